@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """What fits together: toolkits, drivers, host compilers, glibc and torch wheels.
 
-The tables are ``tools/rig/data/compatibility.json``; each row there names its source. This
-module only looks things up, so that a new toolkit is a new row and not a new branch.
-What the tables do not say is ``None``, never a guess.
+The tables are ``tools/rig/data/compatibility.json``; each row there names its source.
+This module only looks things up, so that a new toolkit is a new row and not a new
+branch. What the tables do not say is ``None``, never a guess.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def toolkit_row(release_: str) -> dict[str, Any] | None:
 
 
 def toolkits_for(sm: int) -> list[str]:
-    """Return the CUDA releases whose ptxas knows `sm` (70 means sm_70), oldest first."""
+    """Return the CUDA releases whose ptxas knows `sm` (70: sm_70), oldest first."""
     rows = tables()["A_cuda"]["toolkits"]
     return [row["cuda"] for row in rows if sm in row.get("sm", ())]
 
 
 def gcc_max(release_: str) -> int | None:
-    """Return the newest gcc major version that a toolkit's ``host_config.h`` accepts."""
+    """Return the newest gcc major version that ``host_config.h`` accepts."""
     return _number(release_, "host_gcc_max")
 
 
@@ -79,9 +79,9 @@ def clang_max(release_: str) -> int | None:
 def driver_min(release_: str) -> str | None:
     """Return the oldest Linux driver on which programs of a release run.
 
-    This is minor-version compatibility (CUDA 13.1 release notes, section 2.2). There is no
-    newest driver: the ``<580`` in NVIDIA's table bounds that mode only, and a newer driver
-    runs older programs.
+    This is minor-version compatibility (CUDA 13.1 release notes, section 2.2). There is
+    no newest driver: the ``<580`` in NVIDIA's table bounds that mode only, and a newer
+    driver runs older programs.
     """
     row = toolkit_row(release_)
     return row["driver_min_minor_compat_linux"] if row else None
@@ -90,8 +90,8 @@ def driver_min(release_: str) -> str | None:
 def driver_bundled(release_: str) -> str | None:
     """Return the driver that the first release of a toolkit came with, or None.
 
-    From this one on, PTX that the toolkit makes at run time (Triton, torch.compile) can be
-    compiled by the driver too; minor-version compatibility does not promise that.
+    From this one on, PTX that the toolkit makes at run time (Triton, torch.compile) can
+    be compiled by the driver too; minor-version compatibility does not promise that.
     """
     row = toolkit_row(release_)
     return row["driver_bundled_linux"].get("GA") if row else None
@@ -110,8 +110,8 @@ def glibc_clashes(glibc: str, release_: str) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Empty when the pair is clean; sorted otherwise. No toolkit that can target Volta is
-        clean from glibc 2.41 on: the first fix is in 13.0.
+        Empty when the pair is clean; sorted otherwise. No toolkit that can target Volta
+        is clean from glibc 2.41 on: the first fix is in 13.0.
     """
     names: set[str] = set()
     if not version(glibc) or not version(release_):
@@ -178,7 +178,7 @@ def is_volta(sm: int) -> bool:
 
 
 def obsolete_variables() -> dict[str, dict[str, Any]]:
-    """Return ``VLLM_*`` variables that no longer do anything, and what to use instead."""
+    """Return ``VLLM_*`` variables that do nothing any more, and what replaces them."""
     found: dict[str, dict[str, Any]] = tables()["C_environment"][
         "obsolete_vllm_variables"
     ]
