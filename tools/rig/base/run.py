@@ -17,7 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from tools.rig.base import idle
 from tools.rig.base.errors import CannotError, Interrupted, StepFailed
 
 GRACE_S = 5.0
@@ -56,6 +58,7 @@ def run(
     timeout: float | None = None,
     check: bool = False,
     input_text: str | None = None,
+    output_file: Path | None = None,
 ) -> Result:
     """Run a program to its end and return its output.
 
@@ -71,6 +74,8 @@ def run(
         Raise instead of returning a result that is not ``ok``.
     input_text
         Text for standard input; None connects it to /dev/null.
+    output_file
+        Standard output goes into this file as it is (bytes); ``out`` is then empty.
 
     Raises
     ------
@@ -87,6 +92,7 @@ def run(
             env=env,
             cwd=cwd,
             stdin=subprocess.DEVNULL if input_text is None else subprocess.PIPE,
+            output_file=output_file,
         )
     except OSError as exc:
         result = Result(args, _NOT_FOUND, "", str(exc), time.monotonic() - start)
@@ -118,6 +124,7 @@ def stream(
     nice: int = 0,
     first_to_die: bool = False,
     on_start: Callable[[int], None] | None = None,
+    idle_s: float | None = None,
 ) -> Result:
     """Run a long program; every line of its output goes to `log` and to `on_line` as it comes.
 
@@ -129,6 +136,9 @@ def stream(
         Raise ``oom_score_adj`` of the tree, so that the kernel ends it before a server that someone else runs.
     on_start
         Called once with the pid of the session that holds the program and everything below it.
+    idle_s
+        Seconds without any sign of life (see :mod:`tools.rig.base.idle`) after which the tree is ended, or left behind
+        when it hangs in the kernel; the result then says `timed_out`. None waits for ever.
 
     Raises
     ------
@@ -164,11 +174,18 @@ def stream(
             on_start(proc.pid)
         try:
             assert proc.stdout is not None
-            for line in proc.stdout:
+            for line in idle.lines(proc.stdout.fileno(), proc.pid, idle_s):
                 sink.write(line)
                 sink.flush()
                 on_line(line.rstrip("\r\n"))
             proc.wait()
+        except idle.Stalled:
+            stop_tree(proc.pid)
+            # a child in uninterruptible sleep cannot be joined, so only the minder is
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                proc.wait(GRACE_S)
+            seconds = time.monotonic() - start
+            return Result(args, -signal.SIGKILL, "", "", seconds, timed_out=True)
         except KeyboardInterrupt:
             stop_tree(proc.pid)
             proc.wait()
@@ -179,7 +196,17 @@ def stream(
             stop_tree(proc.pid)
             proc.wait()
             raise
+        finally:
+            if proc.stdout is not None:
+                proc.stdout.close()
     return Result(args, proc.returncode, "", "", time.monotonic() - start)
+
+
+def spawn_abandonable(
+    args: Sequence[str], *, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a program that its caller may leave behind (see :mod:`tools.rig.base.abandon`)."""
+    return _spawn(args, env=env, cwd="/", stdin=subprocess.PIPE)
 
 
 def stop_tree(pid: int, grace: float = GRACE_S) -> None:
@@ -252,20 +279,25 @@ def _spawn(
     stdin: int,
     merge: bool = False,
     keep_fd: int | None = None,
+    output_file: Path | None = None,
 ) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        list(args),
-        env=None if env is None else dict(env),
-        cwd=cwd,
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT if merge else subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-        pass_fds=() if keep_fd is None else (keep_fd,),
-    )
+    with contextlib.ExitStack() as files:
+        stdout: int | IO[bytes] = subprocess.PIPE
+        if output_file is not None:
+            stdout = files.enter_context(output_file.open("wb"))
+        return subprocess.Popen(
+            list(args),
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.STDOUT if merge else subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            pass_fds=() if keep_fd is None else (keep_fd,),
+        )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Host C++ compilers, and which of them a CUDA toolkit accepts.
+
+nvcc compares only the major version (``crt/host_config.h``), so gcc 11.4 passes where 11 is the ceiling.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import regex as re
+
+from tools.rig.base.run import run
+from tools.rig.host import compat
+
+PROBE_S = 10.0
+_CXX20_FROM = {"gcc": 10, "clang": 10}
+"""First major version whose C++20 is good enough for nvcc's ``-std=c++20`` (GCC and LLVM status pages)."""
+
+_NAMES = ("g++", "c++", "clang++")
+_VERSIONED = re.compile(r"^(?:g\+\+|clang\+\+)-\d+$")
+
+
+@dataclass(frozen=True)
+class HostCompiler:
+    """One C++ compiler; ``family`` is ``gcc``, ``clang`` or empty when unknown."""
+
+    path: Path
+    family: str
+    version: str
+    problem: str = ""
+
+    @property
+    def major(self) -> int | None:
+        """Major version, or None when unknown."""
+        head = self.version.split(".")[0]
+        return int(head) if head.isdigit() else None
+
+    def describe(self) -> str:
+        """Return one line: family, version, place."""
+        if self.problem:
+            return f"{self.path}: {self.problem}"
+        name = {"gcc": "g++", "clang": "clang++"}[self.family]
+        return f"{name} {self.version} ({self.path})"
+
+
+def probe(path: Path) -> HostCompiler:
+    """Ask a compiler what it is by preprocessing its own version macros.
+
+    Its ``--version`` text is free form and translated; the macros are neither.
+    """
+    source = "__clang_major__ __clang_minor__\n__GNUC__ __GNUC_MINOR__\n"
+    answer = run(
+        [path, "-E", "-P", "-x", "c++", "-"], input_text=source, timeout=PROBE_S
+    )
+    if answer.timed_out:
+        return HostCompiler(path, "", "", f"did not answer within {PROBE_S:.0f} s")
+    if not answer.ok:
+        return HostCompiler(path, "", "", f"does not run (status {answer.code})")
+    lines = [line.split() for line in answer.out.splitlines() if line.strip()]
+    for family, words in zip(("clang", "gcc"), lines, strict=False):
+        if len(words) == 2 and all(w.isdigit() for w in words):
+            return HostCompiler(path, family, ".".join(words))
+    return HostCompiler(path, "", "", "does not say its version")
+
+
+def find(env: Mapping[str, str]) -> list[HostCompiler]:
+    """Return every C++ compiler: ``NVCC_CCBIN``, ``CXX``, then the names on PATH.
+
+    Versioned names (``g++-11``) follow the plain ones, newest first.
+    """
+    paths: list[Path] = []
+    for name in ("NVCC_CCBIN", "CXX"):
+        if env.get(name):
+            given = shutil.which(env[name].split()[0], path=env.get("PATH"))
+            if given:
+                paths.append(Path(given))
+    folders = [Path(d) for d in env.get("PATH", os.defpath).split(os.pathsep) if d]
+    versioned = set()
+    for folder in folders:
+        for name in _NAMES:
+            if os.access(folder / name, os.X_OK):
+                paths.append(folder / name)
+        if folder.is_dir():
+            versioned |= {p for p in folder.iterdir() if _VERSIONED.match(p.name)}
+    paths += sorted(versioned, key=_number, reverse=True)
+    seen: set[Path] = set()
+    found = []
+    for path in paths:
+        real = path.resolve()
+        if real not in seen:
+            seen.add(real)
+            found.append(probe(path))
+    return found
+
+
+def refusal(release: str, compiler: HostCompiler, cxx: int) -> str:
+    """Say why a toolkit of `release` refuses `compiler` for C++ standard `cxx`, or return an empty string.
+
+    Parameters
+    ----------
+    release
+        The toolkit's version, like ``12.4``.
+    compiler
+        The compiler in question.
+    cxx
+        The C++ standard that the target asks for, like 20.
+
+    Notes
+    -----
+    Ceilings are those of ``crt/host_config.h`` (see ``data/compatibility.json``).
+    """
+    if compiler.problem or compiler.major is None:
+        return compiler.problem or "version unknown"
+    if compiler.family == "gcc":
+        ceiling = compat.gcc_max(release)
+    else:
+        ceiling = compat.clang_max(release)
+    if ceiling is None:
+        return f"no facts about CUDA {release}"
+    if compiler.major > ceiling:
+        return f"CUDA {release} takes {compiler.family} up to {ceiling}"
+    if cxx >= 20 and compiler.major < _CXX20_FROM[compiler.family]:
+        return f"{compiler.family} {compiler.major} lacks C++{cxx}"
+    return ""
+
+
+def _number(path: Path) -> int:
+    return int(path.name.rpartition("-")[2])
