@@ -20,6 +20,7 @@ import regex as re
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.run import Result, run
 from tools.rig.base.state import write_text
+from tools.rig.host.system import Distribution
 
 APT_S = 900.0
 """Seconds that one apt-get or download may take."""
@@ -218,6 +219,12 @@ def _machine_uris(etc: Path, distribution: str) -> list[str]:
             found += re.findall(r"^deb\s+(?:\[[^\]]*\]\s+)?(\S+)", text, re.MULTILINE)
     wanted = re.compile(rf"/{distribution}/?$")
     return [u for u in found if wanted.search(u) and "security" not in u]
+
+
+def archive_owner(here: Distribution) -> str:
+    """Return whose archive a machine can read: ``debian``, ``ubuntu`` or nothing."""
+    kin = (here.id, *here.like)
+    return next((name for name in ("ubuntu", "debian") if name in kin), "")
 
 
 def have_dpkg() -> bool:

@@ -17,6 +17,7 @@ from tools.rig.base.run import run
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.pair import PairPlan, choose
+from tools.rig.builds.private_apt import archive_owner, have_dpkg
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.tools import uv_command
 from tools.rig.host import compilers, cuda, system
@@ -78,10 +79,9 @@ def plan(
     if root:
         hosts += compiler_kit.brought(root.toolkits)
     recipes: list[toolkit_kit.Recipe] = []
-    if not settings.offline:
-        recipes = toolkit_kit.recipes(
-            system.distribution_family(), profile.toolkit_parts
-        )
+    if not settings.offline and have_dpkg():
+        owner = archive_owner(system.distribution())
+        recipes = toolkit_kit.recipes(owner, profile.toolkit_parts)
     chosen = frozenset(k for k in ("CUDA_HOME", "NVCC_CCBIN") if env.get(k))
     return choose(found, hosts, profile, recipes, set_by_user=chosen)
 
