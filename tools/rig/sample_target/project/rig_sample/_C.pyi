@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+__file__: str
+
+def compiled() -> tuple[str, str]: ...
+def prove() -> tuple[str, int, int]: ...
