@@ -6,8 +6,9 @@ The library knows nothing of Invoke or nox. Imports point downwards only::
 
     steps -> builds -> guard -> diagnose -> host -> base
 
-Every command is the same four beats: read the facts of this machine, make a plan (a pure function of the facts, the
-profile and the options), act on that plan and nothing else, write a record.
+Every command is the same four beats: read the facts of this machine, make a plan (a
+pure function of the facts, the profile and the options), act on that plan and nothing
+else, write a record.
 """
 
 __version__ = "0.1.0"

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Settings, and where each came from.
 
-Order: command line > environment (``ONECAT_*``) > the user's ``rig.toml`` > profile > default. ``rig.toml`` lies at the
-top of the checkout or where ``ONECAT_CONFIG`` points; it is optional and never shipped.
+Order: command line > environment (``ONECAT_*``) > the user's ``rig.toml`` > profile >
+default. ``rig.toml`` lies at the top of the checkout or where ``ONECAT_CONFIG`` points;
+it is optional and never shipped.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ else:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: how it is called everywhere, how its text is read, and what it is for."""
+    """One setting: how it is called everywhere, how its text is read, and what it is
+    for.
+    """
 
     name: str
     variable: str
@@ -82,7 +85,8 @@ def folder(value: Any) -> Path:
 
 
 def mirrors(value: Any) -> dict[str, str]:
-    """Read ``prefix = mirror`` pairs: a TOML table, or ``prefix=mirror`` words in the environment.
+    """Read ``prefix = mirror`` pairs: a TOML table, or ``prefix=mirror`` words in the
+    environment.
 
     Raises
     ------
@@ -173,7 +177,9 @@ SETTINGS: tuple[Setting, ...] = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings. ``values[name]`` is the value, ``origin[name]`` says where it came from."""
+    """Resolved settings. ``values[name]`` is the value, ``origin[name]`` says where it
+    came from.
+    """
 
     values: Mapping[str, Any]
     origin: Mapping[str, str]
@@ -204,7 +210,8 @@ def resolve(
     Raises
     ------
     UsageError
-        For a value that cannot be read, an unknown key in the file, or an unknown ``ONECAT_*`` variable.
+        For a value that cannot be read, an unknown key in the file, or an unknown
+        ``ONECAT_*`` variable.
     """
     env = os.environ if env is None else env
     cli = cli or {}
@@ -252,7 +259,8 @@ def _refuse_unknown(
                 f"unknown setting {key!r} in {file}",
                 hint=f"known: {', '.join(sorted(names))}",
             )
-    # the host reads ONECAT_* variables of its own, so an unknown one is only refused when it is nearly one of ours
+    # the host reads ONECAT_* variables of its own, so an unknown one is only refused
+    # when it is nearly one of ours
     for key in env:
         if key.startswith("ONECAT_") and key not in known and key.upper() in known:
             raise UsageError(

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""What people see: steps with durations, plain lines without a terminal, folded groups on GitHub.
+"""What people see: steps with durations, plain lines without a terminal, folded groups
+on GitHub.
 
-People's text goes to stderr, data goes to stdout: with ``--json`` stdout holds one JSON document and nothing else.
+People's text goes to stderr, data goes to stdout: with ``--json`` stdout holds one JSON
+document and nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ class Console:
     stream
         Where people's text goes; stderr by default.
     env
-        Looked at for ``NO_COLOR`` (any value: no colour) and ``GITHUB_ACTIONS`` (fold steps).
+        Looked at for ``NO_COLOR`` (any value: no colour) and ``GITHUB_ACTIONS`` (fold
+        steps).
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class Console:
         print(redact.text(line), file=self.stream, flush=True)
 
     def mark(self, status: str, line: str) -> None:
-        """Print a line behind a mark: ``ok``, ``warn``, ``fail``, ``skip`` or ``unknown``."""
+        """Print a line behind a mark: ``ok``, ``warn``, ``fail``, ``skip`` or
+        ``unknown``.
+        """
         signs = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-", "unknown": "?"}
         plain = {"ok": "+", "warn": "!", "fail": "x", "skip": "-", "unknown": "?"}
         paint = {"ok": "32", "warn": "33", "fail": "31", "skip": "2", "unknown": "36"}
@@ -63,7 +68,9 @@ class Console:
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Frame one step: its title, and its duration when it is over, also when it failed."""
+        """Frame one step: its title, and its duration when it is over, also when it
+        failed.
+        """
         start = time.monotonic()
         self.say(f"::group::{title}" if self.github else f"> {title}")
         try:
@@ -74,7 +81,9 @@ class Console:
         self._end("ok", title, start)
 
     def live(self, line: str) -> None:
-        """Show a line that the next one replaces; without a terminal nothing is printed."""
+        """Show a line that the next one replaces; without a terminal nothing is
+        printed.
+        """
         if not self.tty:
             return
         width = _width(self.stream)
@@ -96,7 +105,9 @@ class Console:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as people say them: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``1 h 34 min``."""
+    """Return seconds as people say them: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``1 h 34
+    min``.
+    """
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:

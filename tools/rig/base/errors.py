@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Every failure that a user is expected to meet, with the exit code that it ends in.
 
-A message has three parts: what happened, what it usually means, and a last line ``hint: <command to type>``. Anything
-that is not a :class:`RigError` is a bug of ours; :mod:`tools.rig.base.report` saves its traceback to a file.
+A message has three parts: what happened, what it usually means, and a last line ``hint:
+<command to type>``. Anything that is not a :class:`RigError` is a bug of ours;
+:mod:`tools.rig.base.report` saves its traceback to a file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class RigError(Exception):
     hint
         A command to type, or the change to make. May be empty.
     details
-        Lines to show below the message, as they are (compiler output, names of processes).
+        Lines to show below the message, as they are (compiler output, names of
+        processes).
     """
 
     code = ExitCode.FAILED

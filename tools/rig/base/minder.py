@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Stands between a long step and the program it runs, so that the program never outlives the step.
+"""Stands between a long step and the program it runs, so that the program never
+outlives the step.
 
-Started by :func:`tools.rig.base.run.stream` as ``python -I minder.py FD NICE OOM -- argv...``. It leads a session of its
-own, lowers the priority of everything below it, starts the program and waits for whichever comes first: the end of the
-program, or the end of the pipe FD, whose other end only our parent holds. When the parent dies, even by SIGKILL, the
-kernel closes that end and the whole session is told to stop. Uses nothing but the standard library.
+Started by :func:`tools.rig.base.run.stream` as ``python -I minder.py FD NICE OOM --
+argv...``. It leads a session of its own, lowers the priority of everything below it,
+starts the program and waits for whichever comes first: the end of the program, or the
+end of the pipe FD, whose other end only our parent holds. When the parent dies, even by
+SIGKILL, the kernel closes that end and the whole session is told to stop. Uses nothing
+but the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ GRACE_S = 5.0
 
 
 def main(argv: list[str]) -> int:
-    """Mind one program; return its exit status in the shell's convention (128 + signal)."""
+    """Mind one program; return its exit status in the shell's convention (128 +
+    signal).
+    """
     fd, nice, oom = int(argv[0]), int(argv[1]), int(argv[2])
     with contextlib.suppress(OSError):
         os.nice(nice)

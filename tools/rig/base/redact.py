@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Takes secrets out of anything that is written: records, logs, names of processes, messages.
+"""Takes secrets out of anything that is written: records, logs, names of processes,
+messages.
 
-A value is a secret when its name says so (``HF_TOKEN``, ``--api-key``), when its shape is that of a known token, or when it
-is the password of a URL. What is replaced becomes ``***``, so that a reader sees that something was there.
+A value is a secret when its name says so (``HF_TOKEN``, ``--api-key``), when its shape
+is that of a known token, or when it is the password of a URL. What is replaced becomes
+``***``, so that a reader sees that something was there.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ def text(value: str) -> str:
 
 
 def argv(args: Iterable[str]) -> list[str]:
-    """Return a command line with secrets masked, also where the value is an argument of its own."""
+    """Return a command line with secrets masked, also where the value is an argument of
+    its own.
+    """
     out: list[str] = []
     hide_next = False
     for arg in args:
@@ -65,7 +69,8 @@ def env(values: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _mask_assigned(match: re.Match[str]) -> str:
-    # "token is": prose after a telling word is no assignment; an option or a NAME=value is
+    # "token is": prose after a telling word is no assignment; an option or a NAME=value
+    # is
     if match["sep"].isspace() and not match["name"].startswith("-"):
         return match[0]
     return f"{match['name']}{match['sep']}{MASK}"

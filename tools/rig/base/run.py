@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """The only place that starts a process.
 
-Everything is an argument list, never a shell string. A child gets its own session, so that a time-out, Ctrl-C or SIGTERM
-can end the whole tree below it: compilers start compilers, and ``ninja`` outlives a ``pip`` that was killed alone.
+Everything is an argument list, never a shell string. A child gets its own session, so
+that a time-out, Ctrl-C or SIGTERM can end the whole tree below it: compilers start
+compilers, and ``ninja`` outlives a ``pip`` that was killed alone.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _MINDER = Path(__file__).with_name("minder.py")
 class Result:
     """What a finished process left behind.
 
-    ``code`` is the exit status, negative for a signal, 127 when the program does not exist; ``timed_out`` says that we
-    ended it ourselves. ``seconds`` is wall time.
+    ``code`` is the exit status, negative for a signal, 127 when the program does not
+    exist; ``timed_out`` says that we ended it ourselves. ``seconds`` is wall time.
     """
 
     argv: tuple[str, ...]
@@ -65,7 +66,8 @@ def run(
     Parameters
     ----------
     argv
-        The program and its arguments. A program without a slash is looked up on the PATH of `env`.
+        The program and its arguments. A program without a slash is looked up on the
+        PATH of `env`.
     env
         The whole environment of the child; None means our own.
     timeout
@@ -126,24 +128,29 @@ def stream(
     on_start: Callable[[int], None] | None = None,
     idle_s: float | None = None,
 ) -> Result:
-    """Run a long program; every line of its output goes to `log` and to `on_line` as it comes.
+    """Run a long program; every line of its output goes to `log` and to `on_line` as it
+    comes.
 
     Parameters
     ----------
     nice
         Added to the niceness of the whole tree, so that a colleague's work comes first.
     first_to_die
-        Raise ``oom_score_adj`` of the tree, so that the kernel ends it before a server that someone else runs.
+        Raise ``oom_score_adj`` of the tree, so that the kernel ends it before a server
+        that someone else runs.
     on_start
-        Called once with the pid of the session that holds the program and everything below it.
+        Called once with the pid of the session that holds the program and everything
+        below it.
     idle_s
-        Seconds without any sign of life (see :mod:`tools.rig.base.idle`) after which the tree is ended, or left behind
-        when it hangs in the kernel; the result then says `timed_out`. None waits for ever.
+        Seconds without any sign of life (see :mod:`tools.rig.base.idle`) after which
+        the tree is ended, or left behind when it hangs in the kernel; the result then
+        says `timed_out`. None waits for ever.
 
     Raises
     ------
     Interrupted
-        On Ctrl-C, SIGTERM or SIGHUP (see :func:`signals_as_interrupts`), after the whole tree is gone.
+        On Ctrl-C, SIGTERM or SIGHUP (see :func:`signals_as_interrupts`), after the
+        whole tree is gone.
     """
     args = tuple(os.fspath(a) for a in argv)
     start = time.monotonic()
@@ -205,14 +212,18 @@ def stream(
 def spawn_abandonable(
     args: Sequence[str], *, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a program that its caller may leave behind (see :mod:`tools.rig.base.abandon`)."""
+    """Start a program that its caller may leave behind (see
+    :mod:`tools.rig.base.abandon`).
+    """
     return _spawn(args, env=env, cwd="/", stdin=subprocess.PIPE)
 
 
 def stop_tree(pid: int, grace: float = GRACE_S) -> None:
-    """End the session that `pid` leads: SIGTERM, `grace` seconds, SIGKILL to what is left.
+    """End the session that `pid` leads: SIGTERM, `grace` seconds, SIGKILL to what is
+    left.
 
-    Members are found by session id and not by parent, since a killed ``pip`` leaves its compilers to PID 1.
+    Members are found by session id and not by parent, since a killed ``pip`` leaves its
+    compilers to PID 1.
     """
     for sig, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, 1.0)):
         members = session_members(pid)
@@ -246,7 +257,9 @@ def session_members(session: int) -> list[int]:
 
 @contextlib.contextmanager
 def signals_as_interrupts() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt while a command runs, so that one road ends every tree."""
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt while a command runs, so that one
+    road ends every tree.
+    """
 
     def handler(signum: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -265,7 +278,9 @@ def signals_as_interrupts() -> Iterator[None]:
 def env_difference(
     env: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return what `env` adds to or changes in `base`; None marks a variable that was taken away."""
+    """Return what `env` adds to or changes in `base`; None marks a variable that was
+    taken away.
+    """
     diff: dict[str, str | None] = {k: v for k, v in env.items() if base.get(k) != v}
     diff.update({k: None for k in base if k not in env})
     return diff
@@ -310,7 +325,9 @@ def _closing(*fds: int) -> Iterator[None]:
 
 
 def _drain(proc: subprocess.Popen[str]) -> tuple[str, str]:
-    """Collect what a stopped tree wrote; give up after a second when something outside it holds the pipe."""
+    """Collect what a stopped tree wrote; give up after a second when something outside
+    it holds the pipe.
+    """
     try:
         return proc.communicate(timeout=1.0)
     except subprocess.TimeoutExpired:

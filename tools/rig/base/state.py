@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Files that survive a crash: the state folder, JSON written whole or not at all, and deletion that asks for proof.
+"""Files that survive a crash: the state folder, JSON written whole or not at all, and
+deletion that asks for proof.
 
-The *state root* is one folder on a local disk, chosen and remembered by ``venv-local``. Everything that the suite makes
-lies below it, except the link ``.venv`` and what the target's own build writes.
+The *state root* is one folder on a local disk, chosen and remembered by ``venv-local``.
+Everything that the suite makes lies below it, except the link ``.venv`` and what the
+target's own build writes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ SENTINEL = ".rig-made"
 
 @dataclass(frozen=True)
 class StateRoot:
-    """The layout below the state root. Properties name folders; nothing is created by asking for them."""
+    """The layout below the state root. Properties name folders; nothing is created by
+    asking for them.
+    """
 
     path: Path
 
@@ -85,9 +89,11 @@ class StateRoot:
 
 
 def place_id(path: Path) -> str:
-    """Return a short name for the place of a checkout: its folder name and a hash of its absolute path.
+    """Return a short name for the place of a checkout: its folder name and a hash of
+    its absolute path.
 
-    Two checkouts of one name do not share an environment, and one checkout on a NAS gets the same name on every host.
+    Two checkouts of one name do not share an environment, and one checkout on a NAS
+    gets the same name on every host.
     """
     real = os.fspath(path.resolve())
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
@@ -95,12 +101,14 @@ def place_id(path: Path) -> str:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write `data` beside `path`, flush it to the disk and rename: a reader sees the old file or the new one.
+    """Write `data` beside `path`, flush it to the disk and rename: a reader sees the
+    old file or the new one.
 
     Raises
     ------
     StepFailed
-        When the disk is full or the folder may not be written; the old file is untouched.
+        When the disk is full or the folder may not be written; the old file is
+        untouched.
     """
     write_text(path, json.dumps(data, indent=2, sort_keys=True, default=str) + "\n")
 

@@ -83,8 +83,8 @@ def choose(
     recipes
         What could be brought, best first.
     set_by_user
-        Which of ``CUDA_HOME`` and ``NVCC_CCBIN`` the user has set: those are honoured or
-        refused, never replaced silently.
+        Which of ``CUDA_HOME`` and ``NVCC_CCBIN`` the user has set: those are honoured
+        or refused, never replaced silently.
     """
     reasons = []
     fitting = []

@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Signed packages of the distribution, without root and without touching the system.
 
-apt-get runs with lists, state, cache and sources of its own below one folder. The mirror address is the machine's: it is
-read from the machine's apt configuration, so a site mirror or a proxy keeps working. Packages are only unpacked
-(``dpkg-deb``), never installed; no maintainer script runs.
+apt-get runs with lists, state, cache and sources of its own below one folder. The
+mirror address is the machine's: it is read from the machine's apt configuration, so a
+site mirror or a proxy keeps working. Packages are only unpacked (``dpkg-deb``), never
+installed; no maintainer script runs.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ class PrivateApt:
     def download(self, packages: Sequence[str]) -> list[Path]:
         """Fetch packages and return their files; files already there are kept.
 
-        A download that breaks off is tried again, and apt continues the part that it has.
+        A download that breaks off is tried again, and apt continues the part that it
+        has.
 
         Raises
         ------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ class Profile:
     ``sms`` are the architectures that every CUDA library must hold (70 means sm_70),
     ``libraries`` what a good build leaves behind (glob patterns, alternatives divided
     by ``|``), ``gib_per_job`` the memory in GiB that one compile may take,
-    ``need_gib`` the disk space in GiB for the environment, ``companions`` folders in
-    the checkout that are built as wheels of their own beside an editable install.
+    ``need_gib`` the disk space in GiB for the environment, ``overlay_paths`` folders in
+    the checkout that an editable install must put on ``sys.path`` beside its own,
+    ``overlay_moved`` folders whose place in the checkout is another than in the wheel.
     """
 
     name: str
@@ -38,7 +39,6 @@ class Profile:
     libraries: tuple[str, ...]
     no_device_code: tuple[str, ...]
     build_requirements: str
-    requirement_extras: Mapping[str, str]
     toolkit_min: str
     toolkit_max: str
     toolkit_parts: str
@@ -52,7 +52,8 @@ class Profile:
     gib_per_job: int
     need_gib: int
     editable_env: Mapping[str, str]
-    companions: tuple[str, ...]
+    overlay_paths: tuple[str, ...]
+    overlay_moved: Mapping[str, str]
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -85,7 +86,6 @@ def load(name: str) -> Profile:
         libraries=tuple(target["libraries"]),
         no_device_code=tuple(target["no_device_code"]),
         build_requirements=target["build_requirements"],
-        requirement_extras=dict(target.get("requirement_extras", {})),
         toolkit_min=chain["toolkit_min"],
         toolkit_max=chain["toolkit_max"],
         toolkit_parts=chain["toolkit_parts"],
@@ -99,7 +99,8 @@ def load(name: str) -> Profile:
         gib_per_job=build["gib_per_job"],
         need_gib=build["need_gib"],
         editable_env=dict(build["editable_env"]),
-        companions=tuple(build["companions"]),
+        overlay_paths=tuple(build["overlay_paths"]),
+        overlay_moved=dict(build.get("overlay_moved", {})),
         env=dict(data.get("env", {})),
     )
 
@@ -112,3 +113,20 @@ def of_project(project: str) -> Profile | None:
         if profile.project == project:
             return profile
     return None
+
+
+def on_sample(profile: Profile) -> Profile:
+    """Return the sample's profile with the toolchain and cards of `profile`.
+
+    Where the real target is not at hand, this proves toolkit, compiler and architecture
+    on the miniature; only the compiler part of the toolkit is then needed.
+    """
+    return replace(
+        load("sample"),
+        name=profile.name,
+        description=f"{profile.description}; on the bundled sample",
+        toolkit_min=profile.toolkit_min,
+        toolkit_max=profile.toolkit_max,
+        arch_list=profile.arch_list,
+        sms=profile.sms,
+    )

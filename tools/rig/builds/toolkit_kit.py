@@ -180,7 +180,10 @@ def provision(
 
 
 def _fetch_wheels(
-    wheels: Sequence[str], target: Path, env: Mapping[str, str], uv: Sequence[str | Path]
+    wheels: Sequence[str],
+    target: Path,
+    env: Mapping[str, str],
+    uv: Sequence[str | Path],
 ) -> None:
     argv = [*uv, "pip", "install", "--quiet", "--no-deps", "--target", target]
     argv += ["--python", sys.executable, *wheels]

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Host C++ compilers, and which of them a CUDA toolkit accepts.
 
-nvcc compares only the major version (``crt/host_config.h``), so gcc 11.4 passes where 11 is the ceiling.
+nvcc compares only the major version (``crt/host_config.h``), so gcc 11.4 passes where
+11 is the ceiling.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from tools.rig.host import compat
 
 PROBE_S = 10.0
 _CXX20_FROM = {"gcc": 10, "clang": 10}
-"""First major version whose C++20 is good enough for nvcc's ``-std=c++20`` (GCC and LLVM status pages)."""
+"""First major version whose C++20 is good enough for nvcc's ``-std=c++20`` (GCC and
+LLVM status pages).
+"""
 
 _NAMES = ("g++", "c++", "clang++")
 _VERSIONED = re.compile(r"^(?:g\+\+|clang\+\+)-\d+$")
@@ -100,7 +103,8 @@ def find(env: Mapping[str, str]) -> list[HostCompiler]:
 
 
 def refusal(release: str, compiler: HostCompiler, cxx: int) -> str:
-    """Say why a toolkit of `release` refuses `compiler` for C++ standard `cxx`, or return an empty string.
+    """Say why a toolkit of `release` refuses `compiler` for C++ standard `cxx`, or
+    return an empty string.
 
     Parameters
     ----------

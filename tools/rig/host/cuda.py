@@ -15,7 +15,8 @@ import regex as re
 from tools.rig.base.run import run
 
 PROBE_S = 20.0
-"""Seconds that an nvcc may take to say its version; a toolkit on a stuck mount hangs."""
+"""Seconds that an nvcc may take to say its version; a toolkit on a stuck mount hangs.
+"""
 
 _RELEASE = re.compile(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)")
 _SM = re.compile(r"^sm_(\d+)$", re.MULTILINE)
@@ -26,8 +27,9 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 class Toolkit:
     """One CUDA toolkit.
 
-    ``version`` is nvcc's own, like ``12.4.131``, empty when unknown. ``sms`` are the real architectures that nvcc lists
-    (70 for sm_70), empty when unknown. ``origin`` says how it was found, ``problem`` why it cannot be used.
+    ``version`` is nvcc's own, like ``12.4.131``, empty when unknown. ``sms`` are the
+    real architectures that nvcc lists (70 for sm_70), empty when unknown. ``origin``
+    says how it was found, ``problem`` why it cannot be used.
     """
 
     root: Path
@@ -75,7 +77,8 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
     Returns
     -------
     Toolkit
-        With ``problem`` set when there is no nvcc, or it hangs, fails or talks nonsense.
+        With ``problem`` set when there is no nvcc, or it hangs, fails or talks
+        nonsense.
     """
     nvcc = root / "bin" / "nvcc"
     if not root.is_dir():
@@ -99,9 +102,11 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
 
 
 def find(env: Mapping[str, str], provisioned: Path | None = None) -> list[Toolkit]:
-    """Return every toolkit on this machine, in the order in which a user would expect them to be taken.
+    """Return every toolkit on this machine, in the order in which a user would expect
+    them to be taken.
 
-    ``CUDA_HOME`` comes first, also when it is broken: a user who set it must hear about it.
+    ``CUDA_HOME`` comes first, also when it is broken: a user who set it must hear about
+    it.
 
     Parameters
     ----------
@@ -147,8 +152,9 @@ def _candidates(
 def toolkit_of(nvcc: Path) -> Path:
     """Return the toolkit folder of an nvcc found on PATH.
 
-    A distribution's ``/usr/bin/nvcc`` and many a ``/usr/local/bin/nvcc`` are scripts that start the real one elsewhere; a
-    dry run names the place. Falls back to the folder above ``bin``.
+    A distribution's ``/usr/bin/nvcc`` and many a ``/usr/local/bin/nvcc`` are scripts
+    that start the real one elsewhere; a dry run names the place. Falls back to the
+    folder above ``bin``.
     """
     real = nvcc.resolve()
     plain = real.parent.parent

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The environment variables of a build: what the user has set, extended by what we
+know.
+
+Pure. The rule for each variable is one of two: a value that the user has set stands
+(``TMPDIR``, ``UV_CACHE_DIR``, ``FETCHCONTENT_BASE_DIR``, caches, the profile's own
+variables), or it is extended in front (``PATH``, ``NVCC_PREPEND_FLAGS``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.rig.base.errors import CannotError
+from tools.rig.builds.profile import Profile
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a build puts things. ``venv`` is the environment, ``checkout`` the source."""
+
+    checkout: Path
+    venv: Path
+    tmp: Path
+    deps: Path
+    cache: Path
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What to add to the user's environment, and one line for each thing worth saying."""
+
+    add: Mapping[str, str]
+    notes: tuple[str, ...] = field(default=())
+
+
+def compose(
+    user: Mapping[str, str],
+    profile: Profile,
+    places: Places,
+    jobs: int,
+    toolchain: Mapping[str, str],
+    git: Mapping[str, str],
+    compile_cache: str = "",
+) -> Composed:
+    """Return the variables that a build gets beside the user's own.
+
+    Parameters
+    ----------
+    user
+        The user's environment.
+    profile, places, jobs
+        What is built, where, and with how many compiles at once.
+    toolchain
+        What ``cuda-toolkit`` and ``shim-glibc`` found (its ``PATH`` is extended).
+    git
+        What ``git-safe`` found.
+    compile_cache
+        ``ccache``, ``sccache`` or empty: the one that the target will pick up.
+
+    Raises
+    ------
+    CannotError
+        When the user's own architecture list leaves out the profile's cards.
+    """
+    notes = []
+    add = {**toolchain, **git}
+    path = add.get("PATH", user.get("PATH", os.defpath))
+    add["PATH"] = f"{places.venv / 'bin'}{os.pathsep}{path}"
+    add["VIRTUAL_ENV"] = str(places.venv)
+    add["MAX_JOBS"] = str(jobs)
+    add["TORCH_CUDA_ARCH_LIST"] = _arch_list(user, profile)
+    defaults = {
+        "TMPDIR": str(places.tmp),
+        "UV_CACHE_DIR": str(places.cache / "uv"),
+        "FETCHCONTENT_BASE_DIR": str(places.deps),
+        **profile.env,
+    }
+    if compile_cache == "ccache":
+        defaults |= {
+            "CCACHE_DIR": str(places.cache / "ccache"),
+            # temporary build folders and debug paths must not spoil the hits
+            "CCACHE_NOHASHDIR": "true",
+            "CCACHE_BASEDIR": str(places.checkout),
+            # a toolkit that is brought anew has new dates and the same bytes
+            "CCACHE_COMPILERCHECK": "content",
+        }
+        nvcc = add.get("CUDACXX", "")
+        if nvcc and " " not in nvcc:
+            # torch's own extension builder knows no compiler launcher
+            defaults["PYTORCH_NVCC"] = f"ccache {nvcc}"
+    for name, value in defaults.items():
+        if user.get(name):
+            if user[name] != value:
+                notes.append(f"{name}={user[name]} is yours and stays")
+        else:
+            add[name] = value
+    return Composed(add, tuple(notes))
+
+
+def _arch_list(user: Mapping[str, str], profile: Profile) -> str:
+    given = user.get("TORCH_CUDA_ARCH_LIST", "")
+    if not given:
+        return profile.arch_list
+    words = given.replace(";", " ").replace(",", " ").split()
+    plain = {word.removesuffix("+PTX") for word in words}
+    lacking = [a for a in _numbers(profile) if a not in plain]
+    if lacking:
+        raise CannotError(
+            f"TORCH_CUDA_ARCH_LIST={given} leaves out {lacking[0]}, "
+            f"which profile {profile.name} is for",
+            hint="unset TORCH_CUDA_ARCH_LIST",
+        )
+    return given
+
+
+def _numbers(profile: Profile) -> list[str]:
+    return [f"{sm // 10}.{sm % 10}" for sm in profile.sms]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The plan of a build: a pure function of facts, profile and options.
+
+``invoke plan`` prints it, ``invoke build-sm70`` executes it, and both call
+:func:`make`: what is printed and what is done cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base import redact
+from tools.rig.builds.environment import Composed, Places
+from tools.rig.builds.jobs import Jobs
+from tools.rig.builds.profile import Profile
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program that the build will start.
+
+    ``{wheel}`` and ``{requirements}`` stand for what an earlier command makes.
+    ``env`` is added to the build's environment for this command alone.
+    """
+
+    title: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    compiles: bool = False
+
+    def text(self) -> str:
+        """Return the command as one types it, secrets masked."""
+        return shlex.join(redact.argv(self.argv))
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Everything that a build will do."""
+
+    profile: str
+    mode: str
+    places: Places
+    toolchain: str
+    jobs: Jobs
+    env: Mapping[str, str]
+    commands: tuple[Command, ...]
+    wheels: Path
+    notes: tuple[str, ...]
+
+    def command(self, title: str) -> Command:
+        """Return the command of that title."""
+        return next(c for c in self.commands if c.title == title)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, secrets masked."""
+        return {
+            "profile": self.profile,
+            "mode": self.mode,
+            "checkout": str(self.places.checkout),
+            "environment": str(self.places.venv),
+            "toolchain": self.toolchain,
+            "jobs": self.jobs.count,
+            "jobs_why": self.jobs.why,
+            "env": redact.env(dict(self.env)),
+            "commands": [
+                {
+                    "title": c.title,
+                    "argv": redact.argv(c.argv),
+                    "env": redact.env(dict(c.env)),
+                }
+                for c in self.commands
+            ],
+            "notes": list(self.notes),
+        }
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        out = [
+            f"profile      {self.profile}",
+            f"source       {self.places.checkout}",
+            f"environment  {self.places.venv}",
+            f"toolchain    {self.toolchain}",
+            f"jobs         {self.jobs.count} ({self.jobs.why})",
+            "environment variables added:",
+        ]
+        masked = redact.env(dict(self.env))
+        out += [f"  {name}={masked[name]}" for name in sorted(masked)]
+        out.append("commands:")
+        for command in self.commands:
+            out.append(f"  # {command.title}")
+            extra = [f"{k}={v}" for k, v in sorted(command.env.items())]
+            out.append("  " + " ".join([*extra, command.text()]))
+        out += [f"note: {note}" for note in self.notes]
+        return out
+
+
+TITLES = ("build requirements", "wheel", "editable install", "run-time requirements")
+
+
+def make(
+    profile: Profile,
+    places: Places,
+    composed: Composed,
+    jobs: Jobs,
+    toolchain: str,
+    wheels: Path,
+    uv: tuple[str, ...],
+    *,
+    torch_backend: str | None,
+    wheel_only: bool,
+    notes: tuple[str, ...] = (),
+) -> BuildPlan:
+    """Return the plan.
+
+    Parameters
+    ----------
+    profile, places, composed, jobs
+        What is built, where, with which environment and how many compiles.
+    toolchain
+        One line that names toolkit and compiler.
+    wheels
+        Where the built wheel goes.
+    uv
+        The command that runs uv.
+    torch_backend
+        uv's ``--torch-backend``, or None for the index that the user has set up.
+    wheel_only
+        Install the wheel itself, instead of an editable overlay of the checkout.
+    notes
+        Work-rounds in force, for the summary.
+    """
+    python = str(places.venv / "bin" / "python")
+    pip = (*uv, "pip", "install", "--python", python)
+    backend = ("--torch-backend", torch_backend) if torch_backend else ()
+    constraint = ("--constraint", str(wheels / "constraints.txt"))
+    checkout = str(places.checkout)
+    reqs = str(places.checkout / profile.build_requirements)
+    out = str(wheels)
+    no_isolation = ("--no-build-isolation",)
+    build = (*uv, "build", "--wheel", *no_isolation, "--python", python)
+    commands = [
+        Command(TITLES[0], (*pip, *backend, *constraint, "--requirement", reqs), {}),
+        Command(TITLES[1], (*build, "--out-dir", out, checkout), {}, compiles=True),
+    ]
+    if wheel_only:
+        argv = (*pip, "--no-deps", "--reinstall-package", profile.project, "{wheel}")
+        commands.append(Command("install the wheel", argv, {}))
+    else:
+        argv = (*pip, *no_isolation, "--no-deps", "--editable", checkout)
+        commands.append(Command(TITLES[2], argv, dict(profile.editable_env)))
+    needs = (*pip, *backend, *constraint, "--requirement", "{requirements}")
+    commands.append(Command(TITLES[3], needs, {}))
+    return BuildPlan(
+        profile.name,
+        "wheel" if wheel_only else "editable",
+        places,
+        toolchain,
+        jobs,
+        composed.add,
+        tuple(commands),
+        wheels,
+        (*notes, *composed.notes),
+    )
+
+
+def constraints(profile: Profile) -> str:
+    """Return the constraints file that holds torch at the profile's version."""
+    return f"torch=={profile.torch}\n" if profile.torch else ""

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What is built: a checkout that some profile knows, or the bundled sample."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.rig.base.config import Settings
+from tools.rig.base.errors import UsageError
+from tools.rig.base.state import checked_path
+from tools.rig.builds import profile as profiles
+from tools.rig.builds.profile import Profile
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).resolve().parents[3]
+"""The checkout that this suite lies in."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A checkout to build. ``path`` is None for the sample until it is laid out."""
+
+    path: Path | None
+    profile: Profile
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether this is the bundled miniature."""
+        return self.path is None
+
+
+def project_name(checkout: Path) -> str | None:
+    """Return the project's name from pyproject.toml, or None when there is none."""
+    try:
+        with (checkout / "pyproject.toml").open("rb") as fh:
+            data = tomllib.load(fh)
+    except (OSError, tomllib.TOMLDecodeError):
+        return None
+    name = data.get("project", {}).get("name")
+    return name if isinstance(name, str) else None
+
+
+def find(settings: Settings, here: Path = HERE) -> Target:
+    """Return what to build: ``--source``, else the checkout we lie in, else the sample.
+
+    Raises
+    ------
+    UsageError
+        When ``--source`` is no folder or no target that a profile knows, or when the
+        profile is for another project.
+    """
+    asked = profiles.load(settings.profile) if settings.profile else None
+    if settings.source is not None:
+        place = checked_path(settings.source)
+        name = project_name(place)
+        if name is None:
+            raise UsageError(
+                f"{place} is no target: it has no pyproject.toml with a project name",
+                hint="git clone the target and pass its folder with --source",
+            )
+        return Target(place, _profile_for(name, place, asked))
+    name = project_name(here)
+    if name is not None and (asked is None or asked.project == name):
+        found = profiles.of_project(name)
+        if found is not None:
+            return Target(checked_path(here), asked or found)
+    sample = asked or profiles.load("sample")
+    if sample.project != "rig-sample":
+        # a profile of a real target proves its toolchain on the miniature
+        sample = profiles.on_sample(sample)
+    return Target(None, sample)
+
+
+def _profile_for(name: str, place: Path, asked: Profile | None) -> Profile:
+    if asked is not None:
+        if asked.project != name:
+            raise UsageError(
+                f"profile {asked.name} builds {asked.project}, but {place} is {name}",
+                hint="leave --profile out, or choose the folder that belongs to it",
+            )
+        return asked
+    found = profiles.of_project(name)
+    if found is None:
+        known = ", ".join(sorted({profiles.load(n).project for n in profiles.names()}))
+        raise UsageError(
+            f"{place} is no target: no profile builds the project {name!r}",
+            hint=f"known projects: {known}",
+        )
+    return found

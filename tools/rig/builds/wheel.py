@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Reads built wheels: their requirements, and which of their files a build made."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from tools.rig.base.errors import StepFailed
+
+
+def only_wheel(folder: Path) -> Path:
+    """Return the one wheel in a folder.
+
+    Raises
+    ------
+    StepFailed
+        When there is none, or more than one.
+    """
+    found = sorted(folder.glob("*.whl"))
+    if len(found) != 1:
+        names = ", ".join(p.name for p in found) or "none"
+        raise StepFailed(f"expected one wheel in {folder}, found {names}")
+    return found[0]
+
+
+def requirements(wheel: Path) -> list[str]:
+    """Return what the wheel needs at run time on this machine, without extras.
+
+    The wheel's own metadata is asked and not the checkout's requirement files, since a
+    target's setup.py may rewrite those for the CUDA version at hand.
+    """
+    needed = []
+    for line in _metadata(wheel).get_all("Requires-Dist") or []:
+        requirement = Requirement(line)
+        marker = requirement.marker
+        if marker is None or marker.evaluate({"extra": ""}):
+            requirement.marker = None
+            needed.append(str(requirement))
+    return needed
+
+
+def version(wheel: Path) -> str:
+    """Return the version in the wheel's metadata."""
+    return str(_metadata(wheel)["Version"])
+
+
+def made_files(wheel: Path, tracked: Iterable[str]) -> list[str]:
+    """Return the members of a wheel that git does not track: what the build made."""
+    known = set(tracked)
+    with _open(wheel) as archive:
+        return [
+            name
+            for name in archive.namelist()
+            if not name.endswith("/")
+            and ".dist-info/" not in name
+            and ".data/" not in name
+            and name not in known
+        ]
+
+
+def hollow(wheel: Path, into: Path) -> Path:
+    """Write a copy of a wheel that holds nothing but its metadata.
+
+    A target's own "use a finished wheel" switch then finds nothing to unpack: it would
+    write over libraries in place, under the feet of whoever has them mapped.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    made = into / wheel.name
+    with _open(wheel) as old, zipfile.ZipFile(made, "w") as new:
+        for info in old.infolist():
+            if ".dist-info/" in info.filename:
+                new.writestr(info, old.read(info))
+    return made
+
+
+def _metadata(wheel: Path) -> Message:
+    with _open(wheel) as archive:
+        names = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        if len(names) != 1:
+            raise StepFailed(f"{wheel.name} has no metadata: it is no wheel")
+        return Parser().parsestr(archive.read(names[0]).decode("utf-8"))
+
+
+def _open(wheel: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(wheel)
+    except (OSError, zipfile.BadZipFile) as exc:
+        raise StepFailed(
+            f"cannot read {wheel}: {exc}",
+            usual="The file was cut short, or is no wheel.",
+            hint=f"ls -l '{wheel}'",
+        ) from exc
