@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Signs that a process belongs to an environment although it maps nothing of it.
+
+``<venv>/bin/python`` is a link: the program that runs is the base interpreter, and until
+it imports an extension module only its arguments and its environment tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import regex as re
+
+from tools.rig.base import redact
+from tools.rig.host import processes
+
+_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*[a-z]{0,2}\Z")
+_SERVER_TITLE = "VLLM::"
+_DELETED = " (deleted)"
+
+
+@dataclass(frozen=True)
+class Names:
+    """The paths of environment and checkout as one mount namespace shows them.
+
+    ``typed`` holds further paths of the environment that lead there through links.
+    """
+
+    venv: tuple[bytes, ...]
+    checkout: tuple[bytes, ...] = ()
+    typed: tuple[bytes, ...] = ()
+
+    @property
+    def inside_venv(self) -> tuple[bytes, ...]:
+        """What a real path inside the environment begins with."""
+        return tuple(name + b"/" for name in self.venv)
+
+    @property
+    def inside(self) -> tuple[bytes, ...]:
+        """What a real path inside either of them begins with."""
+        return tuple(name + b"/" for name in (*self.venv, *self.checkout))
+
+    @property
+    def typed_inside(self) -> tuple[bytes, ...]:
+        """What a path inside the environment begins with, as people type it."""
+        return tuple(name + b"/" for name in (*self.venv, *self.typed))
+
+
+def is_python(program: str) -> bool:
+    """Say whether a program is a Python interpreter, by its name."""
+    name = program.removesuffix(_DELETED).rpartition("/")[2]
+    return _PYTHON.match(name) is not None
+
+
+def interpreter(
+    pid: int, names: Names, programs: tuple[int, int] | None, proc: Path
+) -> str:
+    """Return why a running Python belongs to the environment, or "".
+
+    Parameters
+    ----------
+    programs
+        Device and inode of the environment's folder ``bin``.
+    """
+    words = processes.cmdline(pid, proc)
+    env = processes.environ(pid, proc) or {}
+    program = words[0] if words else ""
+    if os.fsencode(program).startswith(names.typed_inside):
+        return f"was started as {program}"
+    folder = _folder_of(pid, program, env, proc)
+    if folder is not None:
+        if programs is not None and identity(folder) == programs:
+            return f"was started as {program}"
+        if os.path.exists(os.path.join(folder, b"..", b"pyvenv.cfg")):
+            # it runs from another environment and only inherited the variable
+            return ""
+    active = env.get("VIRTUAL_ENV", "")
+    if os.fsencode(active.rstrip("/") + "/").startswith(names.typed_inside):
+        return f"has VIRTUAL_ENV={active}"
+    return ""
+
+
+def arguments(words: Sequence[str], names: Names) -> str:
+    """Return why a command line alone makes a suspect, or "".
+
+    A path that is merely an argument, as an editor has it, is no reason.
+    """
+    if not words:
+        return ""
+    if os.fsencode(words[0]).startswith(names.typed_inside):
+        return f"was started as {words[0]}"
+    if words[0].startswith(_SERVER_TITLE):
+        return "is a part of a vLLM server"
+    if not is_python(words[0]):
+        return ""
+    rest = script(words)
+    if os.fsencode(rest).startswith(names.typed_inside + names.inside):
+        return f"runs {rest}"
+    if rest == "vllm" or rest.startswith("vllm."):
+        return f"runs the module {rest}"
+    return ""
+
+
+def script(words: Sequence[str]) -> str:
+    """Return the script or module that a Python command line names, or ""."""
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "-m":
+            return next(rest, "")
+        if word == "-c":
+            return ""
+        if word in ("-W", "-X"):
+            next(rest, "")
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def command(pid: int, proc: Path = processes.PROC) -> str:
+    """Return the command line on one line, secrets and control characters masked."""
+    words = processes.cmdline(pid, proc)
+    if not words:
+        return f"[{processes.name(pid, proc) or '?'}]"
+    return one_line(" ".join(redact.argv(words)))
+
+
+def one_line(text: str) -> str:
+    """Return text that cannot move the cursor of a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text).strip()
+
+
+def identity(path: bytes | Path) -> tuple[int, int] | None:
+    """Return device and inode of a path as stat(2) tells them, or None."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return (info.st_dev, info.st_ino)
+
+
+def _folder_of(
+    pid: int, program: str, env: Mapping[str, str], proc: Path
+) -> bytes | None:
+    """Return the folder a program was started from, as a path that we can open."""
+    here = os.fsencode(f"{proc}/{pid}")
+    folder, slash, name = os.fsencode(program).rpartition(b"/")
+    if program.startswith("/"):
+        return here + b"/root" + folder
+    if slash:
+        return here + b"/cwd/" + folder
+    if name:
+        for entry in os.fsencode(env.get("PATH", "")).split(b":"):
+            found = here + b"/root" + entry
+            if entry.startswith(b"/") and os.path.lexists(found + b"/" + name):
+                return found
+    return None
