@@ -4,7 +4,7 @@
 
 A failing build ends in layers of consequences: the compiler's message, then
 ``ninja: build stopped``, then a ``CalledProcessError``, then pip's
-``subprocess-exited-with-error``. Every line is put into one of three ranks, and the first
+``subprocess-exited-with-error``. Every line gets one of three ranks, and the first
 line of the best rank that occurs is the answer.
 """
 

@@ -215,7 +215,7 @@ def _tree(
 
 
 def _place(folder: Path, tree: Tree) -> Path:
-    publish(folder, tree, keep=(_RECORD,))
+    publish(folder, tree)
     return plain_path(folder) / tree.name / "include"
 
 

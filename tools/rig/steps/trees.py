@@ -33,16 +33,11 @@ class Tree:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-def publish(folder: Path, tree: Tree, keep: Sequence[str] = ()) -> Path:
-    """Make ``folder/<tree.name>`` hold exactly `tree`, and return it.
+def publish(folder: Path, tree: Tree) -> Path:
+    """Make ``folder/<tree.name>`` hold `tree`, and return it.
 
-    A folder that already does is left alone; a damaged one is replaced. Only the user
-    may read it.
-
-    Parameters
-    ----------
-    keep
-        Names at the top that may lie there too.
+    A folder that already does is left alone, with whatever else was put into it; a
+    damaged one is replaced. Only the user may read it.
 
     Raises
     ------
@@ -50,7 +45,7 @@ def publish(folder: Path, tree: Tree, keep: Sequence[str] = ()) -> Path:
         When the disk is full or the folder may not be written.
     """
     final = folder / tree.name
-    if _holds(final, tree, keep):
+    if _holds(final, tree):
         return final
     temp = folder / f".{tree.name}.{secrets.token_hex(4)}"
     try:
@@ -63,7 +58,7 @@ def publish(folder: Path, tree: Tree, keep: Sequence[str] = ()) -> Path:
     except OSError as exc:
         shutil.rmtree(temp, ignore_errors=True)
         # someone else made the same content in the meantime
-        if _holds(final, tree, keep):
+        if _holds(final, tree):
             return final
         raise StepFailed(
             f"cannot write {final}: {exc.strerror}", hint=f"df -h '{folder}'"
@@ -138,26 +133,13 @@ def _write(temp: Path, tree: Tree) -> None:
         path.symlink_to(target)
 
 
-def _holds(final: Path, tree: Tree, keep: Sequence[str]) -> bool:
+def _holds(final: Path, tree: Tree) -> bool:
     try:
-        there = {
-            os.path.relpath(os.path.join(top, name), final)
-            for top, folders, files in os.walk(final)
-            for name in [
-                *files,
-                *(f for f in folders if os.path.islink(os.path.join(top, f))),
-            ]
-        }
-        return (
-            there - {SENTINEL, *keep} == {*tree.files, *tree.links}
-            and all(
-                (final / name).read_bytes() == text.encode("utf-8", "surrogateescape")
-                for name, text in tree.files.items()
-            )
-            and all(
-                os.readlink(final / name) == target
-                for name, target in tree.links.items()
-            )
+        return all(
+            (final / name).read_bytes() == text.encode("utf-8", "surrogateescape")
+            for name, text in tree.files.items()
+        ) and all(
+            os.readlink(final / name) == target for name, target in tree.links.items()
         )
     except OSError:
         return False
