@@ -51,21 +51,28 @@ class CMakeBuild(build_ext):
 
 
 class PrecompiledBuild(build_ext):
-    """Takes the libraries out of a wheel instead of compiling them."""
+    """Takes what libraries a wheel holds into the source tree; compiles nothing."""
 
-    def build_extensions(self) -> None:
-        """Extract one library an extension from the wheel."""
+    def run(self) -> None:
+        """Unpack the wheel's libraries; one that holds none changes nothing."""
         wheel = os.environ.get("SAMPLE_PRECOMPILED_WHEEL_LOCATION", "")
         if not Path(wheel).is_file():
             sys.exit(f"SAMPLE_PRECOMPILED_WHEEL_LOCATION is no wheel file: {wheel!r}")
+        places = [ROOT] if self.inplace else [ROOT, Path(self.build_lib)]
         with zipfile.ZipFile(wheel) as archive:
             for ext in self.extensions:
-                path = Path(self.get_ext_fullpath(ext.name))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.unlink(missing_ok=True)
                 member = f"{ext.name.replace('.', '/')}.abi3.so"
-                path.write_bytes(archive.read(member))
-                path.chmod(0o755)
+                if member in archive.namelist():
+                    for place in places:
+                        put(archive.read(member), place / member)
+
+
+def put(content: bytes, path: Path) -> None:
+    """Write a library as a new file: who has the old one mapped keeps it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+    path.chmod(0o755)
 
 
 def cmake_args() -> list[str]:
