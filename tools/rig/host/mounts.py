@@ -154,12 +154,7 @@ def mount_statistics(point: Path, mountstats: str | None = None) -> tuple[str, .
             )
             if inside:
                 kept = [line]
-        elif (
-            inside
-            and line.strip().startswith(("age:", "xprt:", "events:"))
-            or inside
-            and _waited(line)
-        ):
+        elif inside and _telling(line.strip()):
             kept.append(line.strip())
     return tuple(kept)
 

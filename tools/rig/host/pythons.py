@@ -100,6 +100,7 @@ def find(
     timeout: float = PROBE_S,
     ask: Run = run.run,
     system: Sequence[Path] = (Path("/usr/local/bin"), Path("/usr/bin")),
+    enough: Callable[[Python], bool] = lambda python: False,
 ) -> list[Python]:
     """Return the interpreters that can be found, each once, in the order of finding.
 
@@ -113,6 +114,8 @@ def find(
         Seconds for each of them.
     system
         Folders that are searched although they are not on the path.
+    enough
+        Ends the search when it is true of an interpreter.
     """
     found: dict[Path, Python] = {}
     seen: set[Path] = set()
@@ -123,6 +126,8 @@ def find(
         seen.add(real)
         python = probe(path, origin, timeout=timeout, ask=ask)
         found.setdefault(Path(os.path.realpath(python.path)), python)
+        if enough(python):
+            break
     return list(found.values())
 
 

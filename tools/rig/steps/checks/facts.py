@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What the checks know about the machine: each fact read once, when first asked for.
+
+Checks run at the same time in threads and share probes: the check that lists toolkits
+and the one that judges them wait for the same answer. Tests replace :class:`Probes`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from tools.rig.base.config import Settings
+from tools.rig.base.state import StateRoot
+from tools.rig.builds.compiler_kit import brought
+from tools.rig.builds.pair import PairPlan, choose
+from tools.rig.builds.private_apt import archive_owner, have_dpkg
+from tools.rig.builds.profile import Profile
+from tools.rig.builds.toolkit_kit import Recipe, recipes
+from tools.rig.host import compilers as host_compilers
+from tools.rig.host import cuda, gpu, loader, look, pci, programs, system
+from tools.rig.host import memory as host_memory
+from tools.rig.host.compilers import HostCompiler
+from tools.rig.host.cuda import Toolkit
+from tools.rig.host.gpu import Gpus
+from tools.rig.host.loader import Cudnn
+from tools.rig.host.look import Disk
+from tools.rig.host.memory import Cores, Memory
+from tools.rig.host.pci import PciCard
+from tools.rig.host.programs import Program, Python
+from tools.rig.host.system import Distribution, Module
+
+T = TypeVar("T")
+Environ = Mapping[str, str]
+
+MEASURE_S = 0.5
+"""Seconds to spend on the metadata rates of the checkout's disk."""
+
+
+def look_at_disk(path: Path, measure: bool) -> Disk:
+    """Look at a disk through a child that can be left behind when it hangs."""
+    return look.disk(path, measure_s=MEASURE_S if measure else 0, skip=())
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The functions that read the machine; each may be replaced by a fake."""
+
+    distribution: Callable[[], Distribution] = system.distribution
+    glibc: Callable[[], str] = system.glibc
+    glibc_headers: Callable[[], str] = system.glibc_headers
+    wsl: Callable[[], bool] = system.wsl
+    container: Callable[[], str] = system.container
+    module: Callable[[], Module | None] = system.kernel_module
+    shm_bytes: Callable[[], int | None] = system.shm_bytes
+    memory: Callable[[], Memory] = host_memory.read
+    cores: Callable[[], Cores] = host_memory.cores
+    toolkits: Callable[[Environ, Path | None], list[Toolkit]] = cuda.find
+    compilers: Callable[[Environ], list[HostCompiler]] = host_compilers.find
+    brought: Callable[[Path], list[HostCompiler]] = brought
+    recipes: Callable[[str, str], list[Recipe]] = recipes
+    have_dpkg: Callable[[], bool] = have_dpkg
+    gpus: Callable[[], Gpus] = gpu.read
+    pci_cards: Callable[[], list[PciCard]] = pci.nvidia_cards
+    program: Callable[[str, Environ], Program | None] = programs.find
+    pythons: Callable[[Environ], list[Python]] = programs.pythons
+    stubs: Callable[[Environ], list[Path]] = loader.stubs
+    cudnn: Callable[[Environ, Path | None], list[Cudnn]] = loader.cudnn
+    disk: Callable[[Path, bool], Disk] = look_at_disk
+    text: Callable[[Path], tuple[str | None, str]] = look.text
+    uid: Callable[[], int] = os.getuid
+
+
+@dataclass
+class Facts:
+    """The machine as the checks see it.
+
+    Parameters
+    ----------
+    profile
+        What is to be built.
+    settings
+        The resolved settings.
+    env
+        The environment that a build would start from.
+    source
+        The checkout to build.
+    root
+        The folder for everything the suite makes, when it is chosen already.
+    probes
+        How the machine is read.
+    """
+
+    profile: Profile
+    settings: Settings
+    env: Mapping[str, str]
+    source: Path
+    root: StateRoot | None = None
+    probes: Probes = field(default_factory=Probes)
+
+    def __post_init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._known: dict[str, tuple[Any, BaseException | None]] = {}
+
+    @property
+    def distribution(self) -> Distribution:
+        """The distribution, after os-release."""
+        return self._once("distribution", self.probes.distribution)
+
+    @property
+    def glibc(self) -> str:
+        """Version of the C library that a compiler meets; empty when unknown."""
+        return self._once(
+            "glibc", lambda: self.probes.glibc_headers() or self.probes.glibc()
+        )
+
+    @property
+    def toolkits(self) -> list[Toolkit]:
+        """Every CUDA toolkit, those that the suite brought included."""
+        folder = self.root.toolkits if self.root else None
+        return self._once("toolkits", lambda: self.probes.toolkits(self.env, folder))
+
+    @property
+    def compilers(self) -> list[HostCompiler]:
+        """Every host compiler, those that the suite brought included."""
+        return self._once("compilers", self._find_compilers)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """What could be brought here; nothing when offline or without apt."""
+        return self._once("recipes", self._find_recipes)
+
+    @property
+    def pair(self) -> PairPlan:
+        """Toolkit and compiler that a build would use, exactly as the build chooses."""
+        return self._once("pair", self._choose_pair)
+
+    @property
+    def release(self) -> str:
+        """CUDA release that a build would use, like ``12.4``; empty for none."""
+        plan = self.pair
+        if plan.toolkit:
+            return plan.toolkit.release
+        return plan.recipe.release if plan.recipe else ""
+
+    @property
+    def gpus(self) -> Gpus:
+        """Driver and cards, through NVML."""
+        return self._once("gpus", self.probes.gpus)
+
+    @property
+    def pci_cards(self) -> list[PciCard]:
+        """NVIDIA cards on the bus, driver or not."""
+        return self._once("pci", self.probes.pci_cards)
+
+    @property
+    def module(self) -> Module | None:
+        """The loaded NVIDIA kernel module."""
+        return self._once("module", self.probes.module)
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the machine and of this process's cgroup."""
+        return self._once("memory", self.probes.memory)
+
+    @property
+    def cores(self) -> Cores:
+        """Processors that this process may use."""
+        return self._once("cores", self.probes.cores)
+
+    @property
+    def pythons(self) -> list[Python]:
+        """Every Python 3 on PATH and in uv's folder."""
+        return self._once("pythons", lambda: self.probes.pythons(self.env))
+
+    @property
+    def environment(self) -> Path:
+        """The Python environment of the checkout; it need not exist."""
+        return self.source / ".venv"
+
+    @property
+    def temp(self) -> Path:
+        """Where a compiler puts its temporary files as things stand."""
+        return Path(self.env.get("TMPDIR") or "/tmp")
+
+    @property
+    def uv_cache(self) -> Path:
+        """Where uv keeps its downloads (uv's documentation, "Caching")."""
+        if self.env.get("UV_CACHE_DIR"):
+            return Path(self.env["UV_CACHE_DIR"])
+        if self.root:
+            return self.root.cache / "uv"
+        home = self.env.get("HOME") or "/"
+        return Path(self.env.get("XDG_CACHE_HOME") or f"{home}/.cache", "uv")
+
+    def program(self, name: str) -> Program | None:
+        """Return a program of this name and its version, None when there is none."""
+        probe = partial(self.probes.program, name, self.env)
+        return self._once(f"program {name}", probe)
+
+    def disk(self, path: Path, measure: bool = False) -> Disk:
+        """Return what is known about the disk that holds `path`."""
+        probe = partial(self.probes.disk, path, measure)
+        return self._once(f"disk {path}{' rates' if measure else ''}", probe)
+
+    def text(self, path: Path) -> str:
+        """Return the text of a file of the checkout; empty where it cannot be read."""
+        probe = partial(self.probes.text, path)
+        return self._once(f"text {path}", probe)[0] or ""
+
+    def _find_compilers(self) -> list[HostCompiler]:
+        found = list(self.probes.compilers(self.env))
+        if self.root:
+            found += self.probes.brought(self.root.toolkits)
+        return found
+
+    def _find_recipes(self) -> list[Recipe]:
+        if self.settings.offline or not self.probes.have_dpkg():
+            return []
+        owner = archive_owner(self.distribution)
+        return self.probes.recipes(owner, self.profile.toolkit_parts)
+
+    def _choose_pair(self) -> PairPlan:
+        chosen = frozenset(k for k in ("CUDA_HOME", "NVCC_CCBIN") if self.env.get(k))
+        return choose(
+            self.toolkits,
+            self.compilers,
+            self.profile,
+            self.recipes,
+            set_by_user=chosen,
+        )
+
+    def _once(self, name: str, probe: Callable[[], T]) -> T:
+        """Run a probe on the first question and give every later one the same answer.
+
+        A probe that failed fails again for each who asks, with the same error.
+        """
+        with self._guard:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            if name not in self._known:
+                start = time.monotonic()
+                try:
+                    self._known[name] = (probe(), None)
+                # kept, so that every check that needs this fact becomes unknown
+                except Exception as exc:
+                    self._known[name] = (None, exc)
+                self.seconds[name] = time.monotonic() - start
+        value, error = self._known[name]
+        if error is not None:
+            raise error
+        return cast(T, value)

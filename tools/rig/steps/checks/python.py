@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Python, the programs around it, and the torch wheel."""
+
+from __future__ import annotations
+
+import regex as re
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from tools.rig.host import compat
+from tools.rig.host.programs import Program
+from tools.rig.steps.checks.facts import Facts
+from tools.rig.steps.checks.registry import Outcome, check
+
+_CMAKE_WHEEL = re.compile(r"""["']cmake\s*>=\s*([\d.]+)""")
+_CMAKE_MINIMUM = re.compile(r"cmake_minimum_required\s*\(\s*VERSION\s+([\d.]+)", re.I)
+_PATCHING = ("cmake/external_projects/vllm_flash_attn.cmake", "CMakeLists.txt")
+
+
+@check("python", "Python for the environment", source="the interpreters themselves")
+def python(facts: Facts) -> Outcome:
+    """See whether the profile's Python is here, or what will stand in for it."""
+    wanted = facts.settings.python or facts.profile.python
+    found = [p for p in facts.pythons if not p.problem]
+    data = {"found": sorted({p.minor for p in found}), "wanted": str(wanted)}
+    exact = [p for p in found if wanted in (p.minor, p.version, str(p.path))]
+    if exact:
+        best = next((p for p in exact if p.headers), exact[0])
+        if best.headers:
+            return Outcome("ok", f"Python {best.version} ({best.path})", data=data)
+        package = compat.package("python-headers", facts.distribution.family)
+        return Outcome(
+            "warn",
+            f"Python {best.version} ({best.path}) has no Python.h: no extension can be "
+            "compiled for it",
+            hint=f"install {package.replace('python3', f'python{best.minor}', 1)}",
+            data=data,
+        )
+    admits = SpecifierSet(facts.profile.python_admits)
+    others = [p for p in found if p.headers and admits.contains(p.version)]
+    instead = max(others, key=lambda p: compat.version(p.version)) if others else None
+    if facts.settings.offline:
+        if instead:
+            return Outcome(
+                "warn",
+                f"no Python {wanted}; {instead.version} ({instead.path}) will do",
+                workaround=f"Python {instead.minor} instead of {wanted}",
+                data=data,
+            )
+        return Outcome(
+            "fail",
+            f"no Python {wanted}, and offline, so uv may not bring one",
+            hint=f"install Python {wanted} with its headers, or unset ONECAT_OFFLINE",
+            data=data,
+        )
+    otherwise = (
+        f", and otherwise Python {instead.version} ({instead.path}) will do"
+        if instead
+        else ""
+    )
+    return Outcome(
+        "warn",
+        f"no Python {wanted} here: uv will bring it if it can reach it{otherwise}",
+        hint=f"uv python install {wanted}",
+        workaround=f"Python {wanted} through uv",
+        data=data,
+    )
+
+
+@check("uv", "uv", source="uv --version")
+def uv(facts: Facts) -> Outcome:
+    """See that uv is here; the bootstrap brings it as a wheel."""
+    return _needed(facts.program("uv"), "uv", "python3 -m pip install uv")
+
+
+@check("git", "git", source="git --version")
+def git(facts: Facts) -> Outcome:
+    """See that git is here: version numbers and sources come through it."""
+    package = compat.package("git", facts.distribution.family)
+    return _needed(facts.program("git"), "git", f"install the package {package}")
+
+
+@check("cmake", "CMake", source="cmake --version; the target's pyproject.toml")
+def cmake(facts: Facts) -> Outcome:
+    """Compare CMake with what the target asks for."""
+    asked = _CMAKE_WHEEL.findall(facts.text(facts.source / "pyproject.toml"))
+    asked += _CMAKE_MINIMUM.findall(facts.text(facts.source / "CMakeLists.txt"))
+    least = max(asked, key=compat.version, default="")
+    here = facts.program("cmake")
+    return _from_wheel(facts, here, "cmake", least)
+
+
+@check("ninja", "ninja", source="ninja --version")
+def ninja(facts: Facts) -> Outcome:
+    """See that ninja is here or comes as a wheel."""
+    return _from_wheel(facts, facts.program("ninja"), "ninja", "")
+
+
+@check("patch", "patch", source="patch --version; the target's CMake files")
+def patch(facts: Facts) -> Outcome:
+    """See that patch is here when the target patches sources that it fetches."""
+    here = facts.program("patch")
+    if here:
+        return _needed(here, "patch", "")
+    patches = any("PATCH_COMMAND" in facts.text(facts.source / f) for f in _PATCHING)
+    if not patches or facts.env.get("VLLM_FLASH_ATTN_SRC_DIR"):
+        return Outcome("skip", "not here, and this target does not need it")
+    package = compat.package("patch", facts.distribution.family)
+    return Outcome(
+        "fail",
+        "patch is not installed, and the target patches sources that it fetches",
+        hint=f"install the package {package}",
+        data={"version": ""},
+    )
+
+
+@check("cache", "compile cache", source="ccache --version, sccache --version")
+def cache(facts: Facts) -> Outcome:
+    """See whether a second build can reuse the objects of the first."""
+    here = [p for name in ("sccache", "ccache") if (p := facts.program(name))]
+    usable = [p for p in here if not p.problem]
+    data = {p.name: p.version for p in usable}
+    if usable:
+        words = ", ".join(f"{p.name} {p.version}" for p in usable)
+        return Outcome("ok", words, data=data)
+    detail = "; ".join(f"{p.path} {p.problem}" for p in here)
+    package = compat.package("ccache", facts.distribution.family)
+    return Outcome(
+        "warn",
+        detail or "neither ccache nor sccache: a build that fails starts from nothing",
+        hint=f"install the package {package}",
+        data=data,
+    )
+
+
+@check("torch", "torch wheel for this card", source="compatibility.json B1")
+def torch(facts: Facts) -> Outcome:
+    """See that the torch wheel of the profile holds code for its architecture."""
+    profile = facts.profile
+    if not profile.torch or not profile.torch_variant:
+        return Outcome("skip", "the profile needs no torch")
+    wheel = f"torch {profile.torch} ({profile.torch_variant})"
+    data = {"torch": profile.torch, "variant": profile.torch_variant}
+    for sm in profile.sms:
+        holds = compat.torch_has_sm(profile.torch, profile.torch_variant, sm)
+        if holds is None:
+            return Outcome("unknown", f"no facts about {wheel} and sm_{sm}", data=data)
+        if not holds:
+            good = ", ".join(compat.torch_variants_with(profile.torch, sm))
+            return Outcome(
+                "fail",
+                f"{wheel} holds no code for sm_{sm}"
+                + (f"; {good} does" if good else "; no variant of it does"),
+                hint="choose another profile with --profile",
+                data=data,
+            )
+    if facts.env.get("UV_TORCH_BACKEND") == "auto":
+        return Outcome(
+            "warn",
+            "UV_TORCH_BACKEND=auto looks at the driver only, and picks a wheel without "
+            f"code for this card; {profile.torch_variant} is the one",
+            hint="unset UV_TORCH_BACKEND",
+            data=data,
+        )
+    sms = ", ".join(f"sm_{sm}" for sm in profile.sms)
+    return Outcome("ok", f"{wheel} holds code for {sms}", data=data)
+
+
+def _needed(here: Program | None, name: str, hint: str) -> Outcome:
+    if here is None:
+        return Outcome(
+            "fail", f"{name} is not installed", hint=hint, data={"version": ""}
+        )
+    if here.problem:
+        return Outcome("unknown", f"{here.path} {here.problem}", data={"version": ""})
+    return Outcome(
+        "ok", f"{here.version} ({here.path})", data={"version": here.version}
+    )
+
+
+def _from_wheel(facts: Facts, here: Program | None, name: str, least: str) -> Outcome:
+    """Judge a program that comes as a wheel with the build requirements, too."""
+    asked = f">= {least}" if least else "any version"
+    data = {"version": here.version if here else "", "asked": least}
+    if here and not here.problem and _at_least(here.version, least):
+        return Outcome("ok", f"{here.version} ({here.path}), asked: {asked}", data=data)
+    if here is None:
+        what = "not here"
+    elif here.problem:
+        what = f"{here.path} {here.problem}"
+    else:
+        what = f"{here.version} ({here.path}) is too old, asked: {asked}"
+    if facts.settings.offline:
+        return Outcome(
+            "warn",
+            f"{what}; offline, the wheel must already be in uv's cache",
+            hint=f"install {name} {'' if not least else asked}".rstrip(),
+            data=data,
+        )
+    return Outcome("ok", f"{what}; it comes as a wheel with the build", data=data)
+
+
+def _at_least(version: str, least: str) -> bool:
+    if not least:
+        return True
+    try:
+        return SpecifierSet(f">={least}").contains(version)
+    except InvalidSpecifier:
+        return False
