@@ -56,6 +56,8 @@ def spawner(child: Child) -> Any:
 
 
 class TestAsk:
+    """Asking one question."""
+
     def test_answer(self) -> None:
         """What the child prints comes back."""
         got = abandon.ask(

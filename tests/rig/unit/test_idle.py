@@ -22,6 +22,8 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 class TestLines:
+    """Output as it comes."""
+
     def test_joins_what_a_pipe_cuts_in_pieces(self, pipe: tuple[int, int]) -> None:
         """A letter of several bytes and a carriage return survive a cut between."""
         got: list[str] = []
@@ -59,8 +61,10 @@ class TestLines:
 
 
 class TestSessionActivity:
+    """Signs of life of a session."""
+
     def test_adds_up_the_session(self, tmp_path: Path) -> None:
-        """Ticks and bytes of all members count, other sessions and odd entries do not."""
+        """Ticks and bytes of members count, other sessions and odd entries do not."""
 
         def process(pid: int, session: int, ticks: int, io: str | None) -> None:
             folder = tmp_path / str(pid)

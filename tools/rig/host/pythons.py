@@ -220,6 +220,7 @@ def _managed(uv: Path, env: Mapping[str, str], timeout: float, ask: Run) -> list
             "--managed-python",
             "--no-python-downloads",
             "--offline",
+            "--no-cache",
             "--output-format",
             "json",
         ],

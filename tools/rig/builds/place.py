@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Where the environment goes: a pure decision from facts, with a reason for each place.
+
+An environment is tens of thousands of small files that Python looks at again and again.
+On a disk with 60 ms a look that is the difference between seconds and hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.rig.base.console import size
+from tools.rig.base.errors import CannotError
+from tools.rig.base.state import StateRoot
+from tools.rig.builds import interpreter
+from tools.rig.builds.candidates import (
+    NEED_BYTES,
+    Candidate,
+    Verdict,
+    judge,
+    slow,
+    speed,
+)
+from tools.rig.builds.interpreter import Choice
+from tools.rig.host import storage
+from tools.rig.host.look import Checkout, Disk
+from tools.rig.host.pythons import Python
+
+
+@dataclass(frozen=True)
+class PlaceFacts:
+    """All that the decision rests on."""
+
+    checkout: Checkout
+    checkout_disk: Disk
+    candidates: tuple[Candidate, ...]
+    uid: int
+    pythons: tuple[Python, ...]
+    wanted: str
+    wanted_by_user: bool = False
+    named: Python | None = None
+    requires_python: str = ""
+    offline: bool = False
+    cache: Disk | None = None
+    remembered_in: Path = Path("/nonexistent/root.json")
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlacePlan:
+    """What ``act`` will do; it can be printed and does nothing by itself.
+
+    ``link_action`` is ``make``, ``keep`` or ``leave``; ``link_note`` says why it is
+    left, ``link_hint`` what to type. ``existing`` is the state of the environment.
+    """
+
+    facts: PlaceFacts
+    root: StateRoot
+    why: str
+    chosen: bool
+    verdicts: tuple[Verdict, ...]
+    environment: Path
+    deps: Path
+    link: Path
+    link_action: str
+    existing: str
+    python: Choice
+    link_note: str = ""
+    link_hint: str = ""
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return the plan as people read it."""
+        out = [f"not {v}" for v in self.verdicts if v.reason]
+        out.append(f"root: {self.root.path} ({self.why})")
+        state = {
+            "ready": "is there",
+            "broken": "is broken and made anew",
+            "absent": f"is made with Python {self.python}",
+        }[self.existing]
+        out.append(f"environment: {self.environment} {state}")
+        if self.link_action == "make":
+            out.append(f"link: {self.link} -> {self.environment}")
+        out += [note for note in (self.link_note, *self.notes) if note]
+        return out
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The environment as ``act`` leaves it.
+
+    ``path`` is its real folder, ``link`` the ``.venv`` that points there or None,
+    ``deps`` the folder for FETCHCONTENT_BASE_DIR.
+    """
+
+    root: StateRoot
+    path: Path
+    python: Path
+    python_version: str
+    link: Path | None
+    notes: tuple[str, ...]
+    deps: Path
+
+
+def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
+    """Choose the first candidate that will do.
+
+    Parameters
+    ----------
+    facts
+        See :mod:`tools.rig.builds.survey`.
+    need_bytes
+        Bytes that the environment and its caches take.
+
+    Raises
+    ------
+    CannotError
+        When no place or no Python will do, with the reason for each.
+    """
+    verdicts = []
+    for candidate in facts.candidates:
+        verdicts.append(Verdict(candidate, judge(candidate, facts.uid, need_bytes)))
+        if not verdicts[-1].reason:
+            break
+    else:
+        raise CannotError(
+            "no disk of this machine will do for the environment",
+            details=[str(v) for v in verdicts],
+            usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
+            hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
+        )
+    best = verdicts[-1].candidate
+    root = StateRoot(best.root)
+    environment = root.venvs / facts.checkout.place
+    action, note, hint = _link(facts.checkout, environment)
+    return PlacePlan(
+        facts=facts,
+        root=root,
+        why=best.why,
+        chosen=best.chosen,
+        verdicts=tuple(verdicts),
+        environment=environment,
+        deps=root.deps / facts.checkout.place,
+        link=facts.checkout.real / ".venv",
+        link_action=action,
+        existing=best.venv,
+        python=_python(facts, best),
+        link_note=note,
+        link_hint=hint,
+        notes=(*facts.notes, *_notes(facts, best)),
+    )
+
+
+def _link(checkout: Checkout, environment: Path) -> tuple[str, str, str]:
+    """Return what happens to ``.venv``, why it is left, and what to type then."""
+    link, name = checkout.link, checkout.real / ".venv"
+    use = f"the environment is {environment}"
+    if link.kind == "absent":
+        if checkout.writable:
+            return "make", "", ""
+        why = f"{checkout.real} cannot be written to, so no .venv is made: {use}"
+        return "leave", why, f"source '{environment}/bin/activate'"
+    if link.kind == "link" and Path(link.real) == environment:
+        return "keep", "", ""
+    hint = f"mv '{name}' '{name}.old' && invoke venv-local"
+    if link.kind != "link":
+        return "leave", f"{name} is a {link.kind} of yours and is left: {use}", hint
+    gone = "" if link.exists else ", which is not there"
+    why = f"{name} points to {link.target}{gone}; it is left as it is: {use}"
+    return "leave", why, hint
+
+
+def _python(facts: PlaceFacts, best: Candidate) -> Choice:
+    wish = interpreter.Wish(
+        version=facts.wanted,
+        by_user=facts.wanted_by_user,
+        named=facts.named,
+        requires=facts.requires_python,
+        offline=facts.offline,
+    )
+    environment = StateRoot(best.root).venvs / facts.checkout.place
+    if best.venv == "ready":
+        return interpreter.keep(wish, best.version, environment)
+    return interpreter.decide(wish, facts.pythons)
+
+
+def _notes(facts: PlaceFacts, best: Candidate) -> list[str]:
+    notes = []
+    own, its = facts.checkout_disk, best.disk.mount
+    if (own.mount.device, own.mount.fs) == (its.device, its.fs):
+        if not slow(own) and own.rates:
+            notes.append(f"the checkout's own disk is fast and serves: {speed(own)}")
+    elif slow(own):
+        notes.append(f"the checkout's own disk is slow: {speed(own)}")
+    elif own.rates and storage.kind(own.mount.fs) not in ("network", "memory"):
+        notes.append(
+            f"the checkout's own disk is fast too ({speed(own)}): ONECAT_LOCAL_ROOT "
+            "may name a folder there"
+        )
+    if facts.checkout.owner != facts.uid:
+        notes.append(
+            f"the checkout belongs to user {facts.checkout.owner}, you are {facts.uid}"
+        )
+    cache = facts.cache
+    if cache is not None and (cache.hung or cache.mount.device != its.device):
+        notes.append(
+            f"UV_CACHE_DIR={cache.path} is on another disk ({cache.mount}): files are "
+            "copied into the environment, not linked"
+        )
+    return notes

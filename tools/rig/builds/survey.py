@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Gathers what the choice of a place rests on: disks, the checkout, Pythons.
+
+Reads only, except for the small files that the measurement makes and removes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import regex as re
+
+from tools.rig.base import run
+from tools.rig.base.config import Settings
+from tools.rig.base.errors import StepFailed
+from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.builds import uv
+from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
+from tools.rig.builds.place import PlaceFacts
+from tools.rig.host import look, pythons
+from tools.rig.host.pythons import Python
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NAME = "1cat-rig"
+"""Name of our folder wherever it lies."""
+
+_VERSION = re.compile(r"\d+(\.\d+){1,2}")
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What the survey asks; tests put fakes here."""
+
+    disk: Any = look.disk
+    checkout: Any = look.checkout
+    text: Any = look.text
+    find_pythons: Any = pythons.find
+    probe_python: Any = pythons.probe
+    run: Any = run.run
+    shared: tuple[Path, ...] = (Path("/scratch"), Path("/data"))
+    var_tmp: Path = Path("/var/tmp")
+
+
+def facts(
+    settings: Settings,
+    checkout: Path,
+    *,
+    python: str = "3.12",
+    env: Mapping[str, str] | None = None,
+    measure_s: float = 0.5,
+    seams: Seams | None = None,
+) -> PlaceFacts:
+    """Look at the checkout, at the places for its environment, and at Pythons.
+
+    Parameters
+    ----------
+    settings
+        ``local_root``, ``python`` and ``offline`` are used.
+    checkout
+        The folder that will be built.
+    python
+        The profile's Python.
+    env
+        Our environment when None.
+    measure_s
+        Seconds of measuring on each disk; the checkout's gets twice as much.
+
+    Raises
+    ------
+    look.Hung
+        When the checkout's disk or the user's home does not answer.
+    StepFailed
+        When the checkout is no folder, or the remembered place cannot be read.
+    """
+    env = os.environ if env is None else env
+    ask = seams or Seams()
+    here = ask.checkout(checked_path(checkout))
+    memory = remembered_file(env)
+    candidates = []
+    looked: set[Path] = set()
+    for root, why, chosen in _roots(settings, env, here, memory, ask):
+        if root in looked:
+            continue
+        looked.add(root)
+        candidates.append(_candidate(root, why, chosen, here.place, measure_s, ask))
+    named, wanted, by_user = _wanted(settings, python, env, ask)
+    requires = requires_python(here.pyproject)
+    first = candidates[0]
+    # only then is it sure to be chosen, whatever space is asked for
+    ready = first.venv == "ready" and not judge(first, os.getuid(), NEED_BYTES)
+    cache = env.get("UV_CACHE_DIR")
+    return PlaceFacts(
+        checkout=here,
+        checkout_disk=ask.disk(here.real, measure_s=2 * measure_s, skip=()),
+        candidates=tuple(candidates),
+        uid=os.getuid(),
+        pythons=() if ready or named else _pythons(env, wanted, requires, ask),
+        wanted=wanted,
+        wanted_by_user=by_user,
+        named=named,
+        requires_python=requires,
+        offline=bool(settings.offline),
+        cache=ask.disk(Path(cache), measure_s=0) if cache else None,
+        remembered_in=memory,
+    )
+
+
+def remembered_file(env: Mapping[str, str]) -> Path:
+    """Return the file that holds the chosen root, for all checkouts of this user."""
+    return state_home(env) / NAME / "root.json"
+
+
+def state_home(env: Mapping[str, str]) -> Path:
+    """Return XDG_STATE_HOME, or its default; a relative one is no one."""
+    given = env.get("XDG_STATE_HOME", "")
+    if given.startswith("/"):
+        return Path(given)
+    home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return Path(home) / ".local" / "state"
+
+
+def remembered_root(file: Path, read: Any = look.text) -> tuple[Path | None, bool]:
+    """Return the root chosen before, and whether the user named it.
+
+    Raises
+    ------
+    StepFailed
+        When the file is there and cannot be understood; it is left alone.
+    """
+    text, problem = read(file)
+    if text is None and not problem:
+        return None, False
+    try:
+        data = json.loads(text or "")
+        return checked_path(str(data["root"])), bool(data.get("chosen"))
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise StepFailed(
+            f"cannot read {file}: {problem or exc!r}",
+            usual="It only remembers which disk was chosen; without it the choice is "
+            "made again.",
+            hint=f"mv '{file}' '{file}.broken'",
+        ) from exc
+
+
+def requires_python(pyproject: str) -> str:
+    """Return ``requires-python`` of a pyproject.toml, empty when it says nothing."""
+    try:
+        project = tomllib.loads(pyproject).get("project", {})
+    except tomllib.TOMLDecodeError:
+        return ""
+    return str(project.get("requires-python", "")) if isinstance(project, dict) else ""
+
+
+def _roots(
+    settings: Settings,
+    env: Mapping[str, str],
+    here: look.Checkout,
+    memory: Path,
+    ask: Seams,
+) -> list[tuple[Path, str, bool]]:
+    """Return the places in the order in which they are tried."""
+    out: list[tuple[Path, str, bool]] = []
+    if settings.local_root is not None:
+        out.append((settings.local_root, "ONECAT_LOCAL_ROOT", True))
+    pointed = Path(here.link.real) if here.link.kind == "link" else None
+    if pointed and pointed.name == here.place and pointed.parent.name == "venvs":
+        out.append((pointed.parent.parent, ".venv points there", False))
+    before, chosen = remembered_root(memory, ask.text)
+    if before is not None:
+        out.append((before, "chosen before", chosen))
+    out.append((memory.parent, "state folder of your home", False))
+    uid = os.getuid()
+    out.append((ask.var_tmp / f"{NAME}-{uid}", "local scratch", False))
+    user = _user(uid)
+    for top in ask.shared:
+        if (top / user).is_dir():
+            out.append((top / user / NAME, str(top), False))
+    beside = here.real.parent / f".{NAME}-{uid}"
+    out.append((beside, "the checkout's own disk", False))
+    return [(checked_path(root), why, chosen) for root, why, chosen in out]
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _candidate(
+    root: Path, why: str, chosen: bool, place: str, measure_s: float, ask: Seams
+) -> Candidate:
+    disk = ask.disk(root, measure_s=measure_s)
+    if chosen and disk.exists and not disk.empty and not disk.made:
+        # a folder full of somebody's files is not claimed, only one inside it
+        root = root / NAME
+        disk = ask.disk(root, measure_s=measure_s)
+    venv, version = "absent", ""
+    if disk.exists:
+        venv, version = inspect(StateRoot(root).venvs / place, ask.run)
+    return Candidate(root, why, disk, chosen, venv, version)
+
+
+def inspect(environment: Path, ask: Any = run.run) -> tuple[str, str]:
+    """Return ``absent``, ``ready`` or ``broken`` for an environment, and its Python."""
+    if not os.path.lexists(environment):
+        return "absent", ""
+    got = ask(
+        [
+            environment / "bin/python",
+            "-I",
+            "-c",
+            "import sys; print(*sys.version_info)",
+        ],
+        timeout=pythons.PROBE_S,
+        cwd="/",
+    )
+    words = got.out.split()
+    whole = (environment / "pyvenv.cfg").is_file()
+    if got.ok and whole and len(words) >= 3:
+        return "ready", ".".join(words[:3])
+    return "broken", ""
+
+
+def _wanted(
+    settings: Settings, python: str, env: Mapping[str, str], ask: Seams
+) -> tuple[Python | None, str, bool]:
+    """Return the interpreter that the user named, the version, and who asked for it."""
+    given = settings.python
+    if given is None:
+        return None, python, False
+    if _VERSION.fullmatch(given):
+        return None, given, True
+    path = shutil.which(os.path.expanduser(given), path=env.get("PATH", os.defpath))
+    if path is None:
+        return (
+            Python(Path(given), "", "setting", problem="no such program"),
+            python,
+            True,
+        )
+    return ask.probe_python(Path(path), "setting"), python, True
+
+
+def _pythons(
+    env: Mapping[str, str], wanted: str, requires: str, ask: Seams
+) -> tuple[Python, ...]:
+    def enough(found: Python) -> bool:
+        best = pythons.choose([found], wanted, requires)
+        return best is not None and pythons.fits(best, wanted)
+
+    return tuple(ask.find_pythons(env, uv.program(env), enough=enough))

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The step ``venv-local``: an environment on a fast local disk, and ``.venv`` to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.config import Settings
+from tools.rig.base.console import Console
+from tools.rig.builds.candidates import NEED_BYTES, speed
+from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan, plan
+from tools.rig.builds.settle import act
+from tools.rig.builds.survey import facts
+
+__all__ = [
+    "Environment",
+    "PlaceFacts",
+    "PlacePlan",
+    "VenvResult",
+    "act",
+    "facts",
+    "plan",
+    "venv_local",
+]
+
+
+@dataclass(frozen=True)
+class VenvResult:
+    """What the step found, decided and made."""
+
+    plan: PlacePlan
+    environment: Environment
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the step's JSON document."""
+        made, its = self.environment, self.plan
+        return {
+            "root": str(made.root.path),
+            "root_from": its.why,
+            "environment": str(made.path),
+            "python": str(made.python),
+            "python_version": made.python_version,
+            "link": str(made.link) if made.link else None,
+            "fetchcontent_base_dir": str(made.deps),
+            "was": its.existing,
+            "checkout": str(its.facts.checkout.real),
+            "checkout_disk": speed(its.facts.checkout_disk),
+            "places": [
+                {
+                    "root": str(verdict.candidate.root),
+                    "from": verdict.candidate.why,
+                    "mount": str(verdict.candidate.disk.mount),
+                    "refused": verdict.reason or None,
+                    "speed": speed(verdict.candidate.disk),
+                }
+                for verdict in its.verdicts
+            ],
+            "notes": list(made.notes),
+        }
+
+
+def venv_local(
+    settings: Settings,
+    checkout: Path,
+    console: Console,
+    *,
+    need_bytes: int = NEED_BYTES,
+    python: str = "3.12",
+    env: Mapping[str, str] | None = None,
+) -> VenvResult:
+    """Choose a disk for the environment of `checkout`, and make it there.
+
+    Parameters
+    ----------
+    settings
+        ``local_root``, ``python`` and ``offline`` are used.
+    checkout
+        The folder that will be built.
+    console
+        Gets the lines for people.
+    need_bytes
+        Bytes that must be free on the disk.
+    python
+        The profile's Python.
+    env
+        Our environment when None.
+
+    Raises
+    ------
+    CannotError
+        When no disk or no Python of this machine will do.
+    StepFailed
+        When a disk hangs or is full, or uv fails.
+    """
+    with console.step("environment on a local disk"):
+        its = plan(facts(settings, checkout, python=python, env=env), need_bytes)
+        console.say(f"checkout: {speed(its.facts.checkout_disk)}")
+        for verdict in its.verdicts:
+            if verdict.reason and not verdict.candidate.chosen:
+                console.mark("skip", str(verdict))
+        made = act(its, console, env=env)
+        console.say(f"environment: {made.path} (Python {made.python_version})")
+    return VenvResult(its, made)
