@@ -122,9 +122,7 @@ class _Look:
         self.proc = proc
         self.root = os.fspath(proc)
         self.names = self._names(own, here=True)
-        self.spaces = {
-            processes.link(f"{proc}/{own}/ns/mnt"): (self.names, self.names.inside)
-        }
+        self.spaces = {processes.link(f"{proc}/{own}/ns/mnt"): self.names}
         self.first = itemgetter(slice(_KEY))
         # a superset of the inodes, cheap to compare: a hit is looked at in full
         self.keys = tuple(
@@ -150,9 +148,9 @@ class _Look:
         cwd = os.readlink(here + "/cwd")
         space = os.readlink(here + "/ns/mnt")
         known = self.spaces.get(space)
-        names, inside = known if known else self._enter(space, pid)
+        names = known if known else self._enter(space, pid)
         maps: tuple[str, ...] = ()
-        if self._touched(table, inside):
+        if self._touched(table, names.inside):
             maps = self._mapped(pid, table, names)
         why = []
         if not maps and os.fsencode(exe).startswith(names.inside_venv):
@@ -176,10 +174,9 @@ class _Look:
             why=tuple(why),
         )
 
-    def _enter(self, space: str, pid: int) -> tuple[Names, tuple[bytes, ...]]:
-        names = self._names(pid, here=False)
-        self.spaces[space] = (names, names.inside)
-        return self.spaces[space]
+    def _enter(self, space: str, pid: int) -> Names:
+        self.spaces[space] = names = self._names(pid, here=False)
+        return names
 
     def _names(self, pid: int, *, here: bool) -> Names:
         mounts = processes.mounts(pid, self.proc)
@@ -192,7 +189,8 @@ class _Look:
             if here and folder is not None:
                 names.append(os.fsencode(folder))
             found.append(tuple(dict.fromkeys(names)))
-        return Names(*found, typed=self.targets.spellings if here else ())
+        typed = self.targets.spellings if here else ()
+        return Names(found[0], found[1], typed)
 
     def _touched(self, table: bytes, inside: tuple[bytes, ...]) -> bool:
         """Say quickly whether a table of maps may hold anything of ours."""

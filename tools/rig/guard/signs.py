@@ -2,15 +2,15 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Signs that a process belongs to an environment although it maps nothing of it.
 
-``<venv>/bin/python`` is a link: the program that runs is the base interpreter, and until
-it imports an extension module only its arguments and its environment tell.
+``<venv>/bin/python`` is a link: the program that runs is the base interpreter, and
+until it imports an extension module only its arguments and its environment tell.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import regex as re
@@ -27,27 +27,25 @@ _DELETED = " (deleted)"
 class Names:
     """The paths of environment and checkout as one mount namespace shows them.
 
-    ``typed`` holds further paths of the environment that lead there through links.
+    ``typed`` holds further paths of the environment that lead there through links. The
+    other fields are what paths inside begin with: real ones inside the environment,
+    inside either, and those inside the environment as people type them.
     """
 
     venv: tuple[bytes, ...]
     checkout: tuple[bytes, ...] = ()
     typed: tuple[bytes, ...] = ()
+    inside_venv: tuple[bytes, ...] = field(init=False)
+    inside: tuple[bytes, ...] = field(init=False)
+    typed_inside: tuple[bytes, ...] = field(init=False)
 
-    @property
-    def inside_venv(self) -> tuple[bytes, ...]:
-        """What a real path inside the environment begins with."""
-        return tuple(name + b"/" for name in self.venv)
-
-    @property
-    def inside(self) -> tuple[bytes, ...]:
-        """What a real path inside either of them begins with."""
-        return tuple(name + b"/" for name in (*self.venv, *self.checkout))
-
-    @property
-    def typed_inside(self) -> tuple[bytes, ...]:
-        """What a path inside the environment begins with, as people type it."""
-        return tuple(name + b"/" for name in (*self.venv, *self.typed))
+    def __post_init__(self) -> None:
+        for name, paths in (
+            ("inside_venv", self.venv),
+            ("inside", self.venv + self.checkout),
+            ("typed_inside", self.venv + self.typed),
+        ):
+            object.__setattr__(self, name, tuple(path + b"/" for path in paths))
 
 
 def is_python(program: str) -> bool:

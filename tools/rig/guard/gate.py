@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The gate before a build: it stays shut while someone uses the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools.rig.base.console import Console
+from tools.rig.base.errors import InUseError
+from tools.rig.guard.scan import ScanResult, User, scan
+from tools.rig.guard.targets import Targets
+from tools.rig.host import gpu
+
+_WIDTH = 200
+"""Letters of a command line that a message shows."""
+
+
+class InUse(InUseError):
+    """Processes run from the environment; the message is one line for each, and one.
+
+    Parameters
+    ----------
+    venv
+        The environment.
+    found
+        What the scan found.
+    """
+
+    def __init__(self, venv: Path, found: ScanResult) -> None:
+        self.found = found
+        super().__init__(
+            "rebuild-sm70-v100: the above process(es) are running from "
+            f"{venv}; stop them first, or set ONECAT_FORCE=1 to build anyway",
+            details=process_lines(found),
+            hint="invoke in-use",
+        )
+
+    def lines(self) -> list[str]:
+        """Return one line ``PID COMMAND`` a process, and what to do about them."""
+        return [*self.details, self.what]
+
+
+def process_lines(found: ScanResult) -> list[str]:
+    """Return one line a process: pid, command, and in brackets whose and why."""
+    return [
+        *(_line(user, "") for user in found.users),
+        *(_line(user, "perhaps: ") for user in found.suspects),
+    ]
+
+
+def reasons(user: User) -> str:
+    """Return what a process uses, the first file and the number of further ones."""
+    words = list(user.why)
+    if user.maps:
+        more = len(user.maps) - 1
+        words.insert(0, f"maps {user.maps[0]}" + (f" and {more} more" if more else ""))
+    return ", ".join(words)
+
+
+def unknown_lines(found: ScanResult) -> list[str]:
+    """Return what the scan could not see; empty when it saw everything."""
+    lines = []
+    if found.unknown:
+        lines.append(
+            f"{found.unknown} process(es) of others may not be looked into: whether "
+            "they use it is unknown (root can tell)"
+        )
+    if found.hidden:
+        lines.append("/proc hides the processes of other users: they are unknown")
+    return lines
+
+
+def gpu_pids() -> set[int]:
+    """Return the processes that compute on a card, as far as NVML tells."""
+    cards = gpu.processes() or {}
+    return {pid for pids in cards.values() for pid in pids}
+
+
+def look_at(targets: Targets) -> ScanResult:
+    """Scan this machine, with NVML for those that may not be looked into."""
+    return scan(targets, gpu_pids=gpu_pids)
+
+
+def guard(
+    console: Console,
+    venv: Path,
+    checkout: Path | None,
+    *,
+    force: bool,
+    look: Callable[[Targets], ScanResult] = look_at,
+) -> ScanResult:
+    """Refuse to go on while the environment or the checkout's libraries are in use.
+
+    Parameters
+    ----------
+    console
+        Where it is said what is unknown, and what was overridden.
+    venv, checkout
+        As for :meth:`Targets.of`.
+    force
+        Go on all the same; the processes are named as a warning.
+    look
+        The scan.
+
+    Raises
+    ------
+    InUseError
+        When processes use it, or may use it and cannot be looked into.
+    """
+    found = look(Targets.of(venv, checkout))
+    for line in unknown_lines(found):
+        console.mark("unknown", line)
+    if found.free:
+        return found
+    if not force:
+        raise InUse(venv, found)
+    _warn(console, process_lines(found))
+    return found
+
+
+def _warn(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        console.mark("warn", line)
+    console.mark("warn", "ONECAT_FORCE=1: building although the above may break")
+
+
+def _line(user: User, doubt: str) -> str:
+    command = user.command
+    if len(command) > _WIDTH:
+        command = command[:_WIDTH] + "..."
+    return f"{user.pid} {command}  [{user.user}: {doubt}{reasons(user)}]"
