@@ -156,23 +156,16 @@ def prove(
     StepFailed
         When the compiler fails, or the result holds no code for an architecture.
     """
-    pair_env = {
-        "CUDA_HOME": str(toolkit.root),
-        "CUDA_PATH": str(toolkit.root),
-        "CUDACXX": str(toolkit.nvcc),
-        "NVCC_CCBIN": str(compiler.path),
-        # the legacy FindCUDA that torch still calls looks for nvcc on PATH only
-        "PATH": f"{toolkit.nvcc.parent}{os.pathsep}{env.get('PATH', os.defpath)}",
-    }
+    chain = pair_env(toolkit.root, compiler, env)
     root.make(root.shims)
-    made = shim(console, toolkit, compiler, {**env, **pair_env}, root.shims)
-    pair_env.update(made.env)
+    made = shim(console, toolkit, compiler, {**env, **chain}, root.shims)
+    chain.update(made.env)
     root.make(root.tmp)
     work = root.tmp / f"proof-{os.getpid()}"
     work.mkdir(exist_ok=True)
     try:
         for sm in profile.sms:
-            _prove_one(toolkit, sm, work, {**env, **pair_env})
+            _prove_one(toolkit, sm, work, {**env, **chain})
     finally:
         for file in work.iterdir():
             file.unlink()
@@ -181,7 +174,28 @@ def prove(
     if made.needed:
         all_notes.append(f"glibc shim in force: {made.reason}")
     console.mark("ok", f"{toolkit.describe()}; host compiler {compiler.describe()}")
-    return Pair(toolkit, compiler, made, pair_env, tuple(all_notes))
+    return Pair(toolkit, compiler, made, chain, tuple(all_notes))
+
+
+def pair_env(
+    home: Path, compiler: HostCompiler | None, env: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables by which every build tool finds this pair.
+
+    CMake takes ``CUDACXX``, torch ``CUDA_HOME``, nvcc ``NVCC_CCBIN``; the legacy
+    FindCUDA that torch's CMake files still call looks at ``CUDA_PATH`` and ``PATH``, and
+    takes any other nvcc that it meets first.
+    """
+    nvcc = home / "bin" / "nvcc"
+    found = {
+        "CUDA_HOME": str(home),
+        "CUDA_PATH": str(home),
+        "CUDACXX": str(nvcc),
+        "PATH": f"{nvcc.parent}{os.pathsep}{env.get('PATH', os.defpath)}",
+    }
+    if compiler is not None:
+        found["NVCC_CCBIN"] = str(compiler.path)
+    return found
 
 
 def _prove_one(toolkit: Toolkit, sm: int, work: Path, env: Mapping[str, str]) -> None:

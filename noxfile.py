@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Pipelines: each session chains Invoke tasks or tools, and holds no logic of its own.
+
+``tools/nox -l`` lists them; ``tools/nox`` brings nox itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["tests"]
+nox.options.error_on_external_run = True
+nox.options.envdir = os.environ.get("RIG_NOX_ENVDIR") or str(
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "1cat-rig/nox"
+)
+
+ROOT = Path(__file__).parent
+LOCKS = ROOT / "tools" / "rig" / "requirements"
+PATHS = ["tools/rig", "tests/rig", "benchmarks/rig", "tasks.py", "noxfile.py"]
+PYTEST = ["-c", "setup.cfg", "--rootdir", ".", "--confcutdir", "tests/rig"]
+STOP_S = 30
+"""Seconds that an interrupted step may take to stop everything below it."""
+
+
+def task(session: nox.Session, *words: str) -> None:
+    """Run one Invoke task with the Python that runs nox."""
+    session.run(
+        sys.executable,
+        "-m",
+        "invoke",
+        "--search-root",
+        str(ROOT),
+        *words,
+        external=True,
+        env={"RIG_PARENT": str(os.getpid())},
+        interrupt_timeout=STOP_S,
+        terminate_timeout=STOP_S,
+    )
+
+
+def shared_words(words: list[str], *names: str) -> list[str]:
+    """Return those options in `words` that a preparing task understands, with values."""
+    found = []
+    for at, word in enumerate(words):
+        name, sep, _ = word.partition("=")
+        if name in names:
+            found.append(word)
+            if not sep and at + 1 < len(words):
+                found.append(words[at + 1])
+    return found
+
+
+@nox.session(venv_backend="none")
+def rebuild(session: nox.Session) -> None:
+    """Build, verify and record; arguments go to `invoke build-sm70`."""
+    where = shared_words(list(session.posargs), "--source", "--profile")
+    task(session, "doctor", *where)
+    task(session, "build-sm70", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Unit tests and real tests; arguments go to pytest."""
+    _pytest(session, ["-m", "not e2e and not long", "tests/rig"])
+
+
+@nox.session
+def unit(session: nox.Session) -> None:
+    """Unit tests alone: seconds, no real process."""
+    _pytest(session, ["tests/rig/unit"])
+
+
+@nox.session
+def e2e(session: nox.Session) -> None:
+    """Whole pipelines as a user types them, also in a fresh Debian 13 tree."""
+    _pytest(session, ["-m", "e2e and not long", "tests/rig/e2e"])
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Unit and real tests with branch coverage; fails under 90 percent."""
+    _install(session, "tests")
+    session.env["COVERAGE_RCFILE"] = "setup.cfg"
+    session.env["COVERAGE_FILE"] = str(Path(session.create_tmp()) / "coverage")
+    words = session.posargs or ["-m", "not e2e and not long", "tests/rig"]
+    session.run("coverage", "run", "-m", "pytest", *PYTEST, *words)
+    session.run("coverage", "combine")
+    session.run("coverage", "report", "--fail-under=90")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Format, rules, types, shell scripts and workflows."""
+    _install(session, "lint")
+    config = ["--config", "tools/rig/ruff.toml"]
+    session.run("ruff", "format", "--check", *config, *PATHS)
+    session.run("ruff", "check", *config, *PATHS)
+    session.run("mypy", "--config-file", "setup.cfg")
+    session.run("shellcheck", "tools/nox", "tools/rebuild-sm70-v100.sh", ".ci/run")
+    flows = sorted(str(p) for p in (ROOT / ".github/workflows").glob("rig-*.yml"))
+    session.run("actionlint", *flows)
+    session.run("zizmor", "--offline", "--quiet", *flows)
+
+
+@nox.session(venv_backend="none")
+def lock(session: nox.Session) -> None:
+    """Make the hashed lock files anew from the hand-written floors."""
+    uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
+    for name in ("tasks", "tests", "lint"):
+        session.run(
+            uv,
+            "pip",
+            "compile",
+            "--quiet",
+            "--universal",
+            "--python-version=3.10",
+            "--generate-hashes",
+            "--no-annotate",
+            "--custom-compile-command=nox -s lock",
+            str(LOCKS / f"{name}.in"),
+            f"--output-file={LOCKS / f'{name}.txt'}",
+            external=True,
+        )
+
+
+def _install(session: nox.Session, name: str) -> None:
+    session.install("--require-hashes", "--requirement", str(LOCKS / f"{name}.txt"))
+
+
+def _pytest(session: nox.Session, words: list[str]) -> None:
+    _install(session, "tests")
+    session.run("python", "-m", "pytest", *PYTEST, *(session.posargs or words))

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The Invoke namespace: one thin task a step. ``invoke --list`` is the contents page.
+
+The steps themselves live in ``tools/rig/steps`` and know nothing of Invoke; each is
+imported when its task runs, so that listing the tasks stays fast.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from invoke import Collection, Context, Exit, task
+
+_HELP = {
+    "json": "print one JSON document on stdout and nothing else there",
+    "profile": "profile to use (default: the one that fits the target)",
+    "source": "checkout to work on (default: this one, else the bundled sample)",
+    "jobs": "compiles at once (default: what memory and cores allow)",
+}
+
+
+def _do(body: Callable[[Any], Any], as_json: bool = False) -> None:
+    """Run a step through the one error handler and leave with its exit code."""
+    from tools.rig.base.report import run_command
+
+    code = run_command(body, as_json=as_json)
+    if code:
+        raise Exit(code=code)
+
+
+def _help(*names: str, **more: str) -> dict[str, str]:
+    return {**{name: _HELP[name] for name in names}, **more}
+
+
+@task(
+    iterable=["only"],
+    help=_help(
+        "json",
+        "profile",
+        "source",
+        only="run this check alone (repeatable)",
+        list_="list the checks",
+        compare="a file of another host's --json: show what differs",
+    ),
+)
+def doctor(
+    c: Context,
+    only: list[str],
+    list_: bool = False,
+    compare: str = "",
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+) -> None:
+    """Check this machine: ready, ready with work-rounds, or why not."""
+    from tools.rig.steps import commands
+
+    _do(
+        lambda console: commands.doctor(
+            console, only, list_, compare, profile=profile, source=source
+        ),
+        json,
+    )
+
+
+@task(name="cuda-toolkit", help=_help("json", "profile", "source"))
+def cuda_toolkit(
+    c: Context, json: bool = False, profile: str = "", source: str = ""
+) -> None:
+    """Find or bring a CUDA toolkit and host compiler that fit the profile."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.toolkit(console, profile=profile, source=source), json)
+
+
+@task(name="shim-glibc", help=_help("json", "profile", "source"))
+def shim_glibc(
+    c: Context, json: bool = False, profile: str = "", source: str = ""
+) -> None:
+    """Probe nvcc against this system's math headers; shadow them where they clash."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.shim(console, profile=profile, source=source), json)
+
+
+@task(name="git-safe", help=_help("json", "source"))
+def git_safe(c: Context, json: bool = False, source: str = "") -> None:
+    """Let git work on a checkout that another user owns, for our processes only."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.git_safe(console, source=source), json)
+
+
+@task(name="venv-local", help=_help("json", "profile", "source"))
+def venv_local(
+    c: Context, json: bool = False, profile: str = "", source: str = ""
+) -> None:
+    """Put the environment on a fast local disk and link .venv to it."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.venv(console, profile=profile, source=source), json)
+
+
+@task(help=_help("json", "profile", "source", "jobs", wheel="plan a wheel build"))
+def plan(
+    c: Context,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+    jobs: str = "",
+    wheel: bool = False,
+) -> None:
+    """Print what build-sm70 would do, and do nothing."""
+    from tools.rig.steps import commands
+
+    _do(
+        lambda console: commands.plan(
+            console, wheel, profile=profile, source=source, jobs=jobs
+        ),
+        json,
+    )
+
+
+@task(
+    name="build-sm70",
+    help=_help(
+        "json", "profile", "source", "jobs", wheel="install a wheel, not editable"
+    ),
+)
+def build_sm70(
+    c: Context,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+    jobs: str = "",
+    wheel: bool = False,
+) -> None:
+    """Build, install, verify and record; refuses while someone uses the environment."""
+    from tools.rig.steps import commands
+
+    _do(
+        lambda console: commands.build(
+            console, wheel, profile=profile, source=source, jobs=jobs
+        ),
+        json,
+    )
+
+
+@task(name="in-use", help=_help("json", "source"))
+def in_use(c: Context, json: bool = False, source: str = "") -> None:
+    """Say who runs from the environment; exit 4 when someone does."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.in_use(console, source=source), json)
+
+
+@task(help=_help("json", "profile", "source"))
+def verify(c: Context, json: bool = False, profile: str = "", source: str = "") -> None:
+    """Prove that every CUDA library holds code for the card, and that it imports."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.verify(console, profile=profile, source=source), json)
+
+
+@task(name="install-wheel", help=_help("json", "profile", "source", wheel="the file"))
+def install_wheel(
+    c: Context, wheel: str, json: bool = False, profile: str = "", source: str = ""
+) -> None:
+    """Turn a downloaded wheel into a verified environment."""
+    from tools.rig.steps import commands
+
+    _do(
+        lambda console: commands.install_wheel(
+            console, wheel, profile=profile, source=source
+        ),
+        json,
+    )
+
+
+@task(help=_help("json"))
+def builds(c: Context, json: bool = False) -> None:
+    """List the records of builds, newest first."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.builds(console), json)
+
+
+namespace = Collection(
+    doctor,
+    cuda_toolkit,
+    shim_glibc,
+    git_safe,
+    venv_local,
+    plan,
+    build_sm70,
+    in_use,
+    verify,
+    install_wheel,
+    builds,
+)
+# a task's own signals and exit codes count, not those of Invoke's runner
+namespace.configure({"run": {"in_stream": False}, "tasks": {"auto_dash_names": True}})
+sys.dont_write_bytecode = True

@@ -1,0 +1,41 @@
+#!/bin/sh
+# The one command: from a bare machine to a verified build. Arguments go to build-sm70
+# (--source DIR, --jobs N, --wheel, --profile NAME). nox knows only success and failure,
+# so the exit code of the failed step comes through a file.
+set -u
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+RIG_EXIT_FILE=$(mktemp) || exit 1
+export RIG_EXIT_FILE
+child=
+trap 'rm -f "$RIG_EXIT_FILE"' EXIT
+
+# A supervisor signals this shell alone, and nox forwards nothing: its end is what tells
+# the step below it to stop. That one says in the file when it has.
+stop() {
+    trap '' INT TERM HUP
+    if [ -n "$child" ]; then
+        kill -TERM "$child" 2>/dev/null
+        wait "$child"
+        tenths=0
+        while [ "$(cat "$RIG_EXIT_FILE")" = running ] && [ "$tenths" -lt 200 ]; do
+            sleep 0.1
+            tenths=$((tenths + 1))
+        done
+    fi
+    exit 130
+}
+trap stop INT TERM HUP
+
+"$here/tools/nox" -s rebuild -- "$@" &
+child=$!
+wait "$child"
+code=$?
+if [ "$code" -ne 0 ]; then
+    said=$(cat "$RIG_EXIT_FILE")
+    case "$said" in
+    '' | *[!0-9]*) ;;
+    *) code=$said ;;
+    esac
+fi
+exit "$code"
