@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import Result, run
 
 PROBE_S = 30.0
@@ -63,6 +64,27 @@ def version(env: Mapping[str, str]) -> str | None:
     return words[2] if answer.ok and len(words) > 2 else None
 
 
+def repositories(folder: Path, depth: int, limit: int = 64) -> list[Path]:
+    """Return what looks like a repository, bare or not, at `folder` or below it.
+
+    Parameters
+    ----------
+    depth
+        Levels of folders to look into; a repository is not looked into.
+    limit
+        Folders of one level that are looked at, since they may lie on a slow disk.
+    """
+    if (folder / ".git").exists() or (folder / "HEAD").is_file():
+        return [folder]
+    if depth == 0:
+        return []
+    try:
+        below = [p for p in sorted(folder.iterdir()) if p.is_dir()]
+    except OSError:
+        return []
+    return [found for p in below[:limit] for found in repositories(p, depth - 1, limit)]
+
+
 def access(directory: Path, env: Mapping[str, str]) -> Access:
     """Ask git whether it works in `directory`, as a build tool would."""
     place = os.fspath(directory)
@@ -91,6 +113,32 @@ def values(name: str, env: Mapping[str, str]) -> tuple[Value, ...]:
     )
     fields = answer.out.split("\0") if answer.ok else []
     return tuple(Value(o, v) for o, v in zip(fields[0::2], fields[1::2]))
+
+
+def describe(checkout: Path, env: Mapping[str, str]) -> str:
+    """Return what is checked out, like ``v1.3.0-8-gae13773``; empty when unknown."""
+    place = os.fspath(checkout)
+    words = ["describe", "--tags", "--always", "--dirty"]
+    answer = _git(["-C", place, *words], env)
+    return answer.out.strip() if answer.ok else ""
+
+
+def tracked(checkout: Path, env: Mapping[str, str]) -> list[str]:
+    """Return the files that git tracks, relative to `checkout`.
+
+    Raises
+    ------
+    StepFailed
+        When git cannot say: what a build made could then not be told from sources.
+    """
+    answer = _git(["-C", os.fspath(checkout), "ls-files", "-z"], env)
+    if not answer.ok:
+        raise StepFailed(
+            f"git cannot list the files of {checkout}",
+            details=answer.err.splitlines()[:5],
+            hint=f"git -C '{checkout}' status",
+        )
+    return [name for name in answer.out.split("\0") if name]
 
 
 def as_scm_sees(env: Mapping[str, str]) -> dict[str, str]:

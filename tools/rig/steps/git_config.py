@@ -119,7 +119,8 @@ def instead_of(mirrors: Mapping[str, str]) -> dict[str, str]:
             )
         path = local_path(mirror)
         if path is not None:
-            if not path.exists():
+            # git itself also tries the name with .git behind it
+            if not path.exists() and not path.with_name(path.name + ".git").exists():
                 raise UsageError(
                     f"git_mirrors: {prefix} = {mirror}, and {path} does not exist",
                     hint=f"git clone --bare {prefix} '{path}'",
@@ -139,11 +140,6 @@ def local_path(mirror: str) -> Path | None:
     if "://" in mirror or _HOST_AND_PATH.match(mirror):
         return None
     return Path(mirror).expanduser().absolute()
-
-
-def is_repository(path: Path) -> bool:
-    """Say whether `path` looks like a repository, bare or not."""
-    return (path / "HEAD").is_file() or (path / ".git").exists()
 
 
 def appended(env: Mapping[str, str], key: str, value: str) -> dict[str, str]:

@@ -25,9 +25,6 @@ from tools.rig.steps.trees import publish
 
 IGNORE_OWNER = "SETUPTOOLS_SCM_IGNORE_DUBIOUS_OWNER"
 
-_LOOK_INTO = 64
-"""Folders of a FetchContent directory that are looked at."""
-
 
 @dataclass(frozen=True)
 class GitSafeResult:
@@ -111,8 +108,9 @@ class _Build:
         answers = [git.access(p, env) for p in self.places]
         for mirror in self.rules.values():
             path = git_config.local_path(mirror)
-            if path is not None and git_config.is_repository(path):
-                answers.append(git.clonable(mirror, env))
+            # a mirror is one repository, or a folder of OWNER/NAME
+            found = git.repositories(path, depth=2) if path is not None else []
+            answers += [git.clonable(str(p), env) for p in found]
         return [a for a in answers if a.state == "dubious"]
 
     def refused_to_scm(self, env: Mapping[str, str]) -> bool:
@@ -194,12 +192,13 @@ def _mirror_notes(rules: Mapping[str, str], env: Mapping[str, str]) -> list[str]
 
 
 def _places(directories: Sequence[Path]) -> list[Path]:
-    """Return the directories that exist, and the repositories right below them."""
-    found = []
+    """Return the directories that exist, and the repositories right below them.
+
+    FetchContent clones side by side into its folder.
+    """
+    found: list[Path] = []
     for directory in directories:
-        if not directory.is_dir():
-            continue
-        found.append(directory)
-        below = sorted(directory.iterdir())[:_LOOK_INTO]
-        found += [d for d in below if (d / ".git").exists() and d.is_dir()]
+        if directory.is_dir():
+            below = git.repositories(directory, depth=1)
+            found += dict.fromkeys([directory, *below])
     return found
