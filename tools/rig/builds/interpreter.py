@@ -18,13 +18,15 @@ class Wish:
     """What profile, user and target ask for.
 
     ``version`` as in ``3.12``; ``by_user`` makes it a must; ``named`` is an interpreter
-    that the user named; ``requires`` is the target's requires-python.
+    that the user named; ``requires`` is the target's requires-python; ``need_headers``
+    leaves out interpreters without Python.h.
     """
 
     version: str
     by_user: bool = False
     named: Python | None = None
     requires: str = ""
+    need_headers: bool = False
     offline: bool = False
 
 
@@ -57,7 +59,9 @@ def decide(wish: Wish, found: Sequence[Python]) -> Choice:
     """
     if wish.named is not None:
         return Choice(_usable(wish, wish.named))
-    best = pythons.choose(found, wish.version, wish.requires)
+    best = pythons.choose(
+        found, wish.version, wish.requires, need_headers=wish.need_headers
+    )
     admitted = pythons.admits(wish.requires, _whole(wish.version))
     if best is not None and pythons.fits(best, wish.version):
         return Choice(best)
@@ -101,7 +105,10 @@ def missing(wish: Wish, found: Sequence[Python], reason: str = "") -> CannotErro
     bare = [
         p
         for p in found
-        if not p.problem and not p.headers and pythons.admits(wish.requires, p.version)
+        if wish.need_headers
+        and not p.problem
+        and not p.headers
+        and pythons.admits(wish.requires, p.version)
     ]
     details = [f"{p.path}: {p.version or '?'} {p.problem}".rstrip() for p in found]
     details += [f"uv could not bring it: {reason}"] if reason else []
@@ -125,7 +132,7 @@ def _usable(wish: Wish, named: Python) -> Python:
     problem = named.problem
     if not problem and not pythons.admits(wish.requires, named.version):
         problem = f"it is {named.version}, the target asks for {wish.requires}"
-    if not problem and not named.headers:
+    if not problem and wish.need_headers and not named.headers:
         problem = "its headers (Python.h) are not installed"
     if problem:
         raise CannotError(

@@ -16,6 +16,7 @@ from tools.rig.base.errors import CannotError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import interpreter
 from tools.rig.builds.candidates import (
+    GIB,
     NEED_BYTES,
     Candidate,
     Verdict,
@@ -27,6 +28,8 @@ from tools.rig.builds.interpreter import Choice
 from tools.rig.host import storage
 from tools.rig.host.look import Checkout, Disk
 from tools.rig.host.pythons import Python
+
+__all__ = ["GIB", "NEED_BYTES", "Environment", "PlaceFacts", "PlacePlan", "plan"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class PlaceFacts:
     wanted_by_user: bool = False
     named: Python | None = None
     requires_python: str = ""
+    need_headers: bool = False
     offline: bool = False
     cache: Disk | None = None
     remembered_in: Path = Path("/nonexistent/root.json")
@@ -178,6 +182,7 @@ def _python(facts: PlaceFacts, best: Candidate) -> Choice:
         by_user=facts.wanted_by_user,
         named=facts.named,
         requires=facts.requires_python,
+        need_headers=facts.need_headers,
         offline=facts.offline,
     )
     environment = StateRoot(best.root).venvs / facts.checkout.place

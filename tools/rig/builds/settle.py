@@ -183,6 +183,7 @@ def _python(
             plan.facts.wanted,
             plan.facts.wanted_by_user,
             requires=plan.facts.requires_python,
+            need_headers=plan.facts.need_headers,
         )
         raise interpreter.missing(wish, plan.facts.pythons, reason)
     if choice.download or choice.why:
@@ -190,6 +191,12 @@ def _python(
         notes.append(
             f"Python {choice.installed.version} ({choice.installed.path}) instead of "
             f"{plan.facts.wanted}: {why}"
+        )
+    if not choice.installed.headers:
+        release = ".".join(map(str, choice.installed.release))
+        notes.append(
+            f"Python {release} has no headers (Python.h); a target that is compiled "
+            f"with them wants: apt-get install python{release}-dev"
         )
     return choice.installed
 

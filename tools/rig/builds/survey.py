@@ -23,7 +23,7 @@ from tools.rig.base import run
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import StateRoot, checked_path
-from tools.rig.builds import uv
+from tools.rig.builds import interpreter, uv
 from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.host import look, pythons
@@ -61,6 +61,7 @@ def facts(
     python: str = "3.12",
     env: Mapping[str, str] | None = None,
     measure_s: float = 0.5,
+    need_headers: bool = False,
     seams: Seams | None = None,
 ) -> PlaceFacts:
     """Look at the checkout, at the places for its environment, and at Pythons.
@@ -77,6 +78,9 @@ def facts(
         Our environment when None.
     measure_s
         Seconds of measuring on each disk; the checkout's gets twice as much.
+
+    need_headers
+        Whether the target is compiled with Python.h.
 
     Raises
     ------
@@ -102,16 +106,18 @@ def facts(
     # only then is it sure to be chosen, whatever space is asked for
     ready = first.venv == "ready" and not judge(first, os.getuid(), NEED_BYTES)
     cache = env.get("UV_CACHE_DIR")
+    wish = interpreter.Wish(wanted, requires=requires, need_headers=need_headers)
     return PlaceFacts(
         checkout=here,
         checkout_disk=ask.disk(here.real, measure_s=2 * measure_s, skip=()),
         candidates=tuple(candidates),
         uid=os.getuid(),
-        pythons=() if ready or named else _pythons(env, wanted, requires, ask),
+        pythons=() if ready or named else _pythons(env, wish, ask),
         wanted=wanted,
         wanted_by_user=by_user,
         named=named,
         requires_python=requires,
+        need_headers=need_headers,
         offline=bool(settings.offline),
         cache=ask.disk(Path(cache), measure_s=0) if cache else None,
         remembered_in=memory,
@@ -255,10 +261,11 @@ def _wanted(
 
 
 def _pythons(
-    env: Mapping[str, str], wanted: str, requires: str, ask: Seams
+    env: Mapping[str, str], wish: interpreter.Wish, ask: Seams
 ) -> tuple[Python, ...]:
     def enough(found: Python) -> bool:
-        best = pythons.choose([found], wanted, requires)
-        return best is not None and pythons.fits(best, wanted)
+        # headers are asked for even where they are not needed: the search costs little
+        best = pythons.choose([found], wish.version, wish.requires, need_headers=True)
+        return best is not None and pythons.fits(best, wish.version)
 
     return tuple(ask.find_pythons(env, uv.program(env), enough=enough))

@@ -148,7 +148,11 @@ def admits(requires_python: str, version: str) -> bool:
 
 
 def choose(
-    pythons: Iterable[Python], wanted: str, requires_python: str = ""
+    pythons: Iterable[Python],
+    wanted: str,
+    requires_python: str = "",
+    *,
+    need_headers: bool = False,
 ) -> Python | None:
     """Return the interpreter to build with, or None.
 
@@ -161,17 +165,21 @@ def choose(
         release, the newer one of two.
     requires_python
         What the target asks for.
+    need_headers
+        Leave out those without Python.h, which are otherwise only second choice.
     """
     able = [
         p
         for p in pythons
-        if not p.problem and p.headers and admits(requires_python, p.version)
+        if not p.problem
+        and (p.headers or not need_headers)
+        and admits(requires_python, p.version)
     ]
 
-    def rank(python: Python) -> tuple[bool, int, int]:
+    def rank(python: Python) -> tuple[bool, bool, int, int]:
         aim = re.match(r"(\d+)\.(\d+)", wanted)
         gap = python.release[1] - int(aim[2]) if aim else 0
-        return not fits(python, wanted), abs(gap), -gap
+        return not fits(python, wanted), not python.headers, abs(gap), -gap
 
     return min(able, key=rank, default=None)
 

@@ -70,6 +70,7 @@ def venv_local(
     *,
     need_bytes: int = NEED_BYTES,
     python: str = "3.12",
+    need_headers: bool = False,
     env: Mapping[str, str] | None = None,
 ) -> VenvResult:
     """Choose a disk for the environment of `checkout`, and make it there.
@@ -86,6 +87,8 @@ def venv_local(
         Bytes that must be free on the disk.
     python
         The profile's Python.
+    need_headers
+        Whether the target is compiled with Python.h.
     env
         Our environment when None.
 
@@ -97,7 +100,10 @@ def venv_local(
         When a disk hangs or is full, or uv fails.
     """
     with console.step("environment on a local disk"):
-        its = plan(facts(settings, checkout, python=python, env=env), need_bytes)
+        found = facts(
+            settings, checkout, python=python, env=env, need_headers=need_headers
+        )
+        its = plan(found, need_bytes)
         console.say(f"checkout: {speed(its.facts.checkout_disk)}")
         for verdict in its.verdicts:
             if verdict.reason and not verdict.candidate.chosen:
