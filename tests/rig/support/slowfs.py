@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import errno
 import functools
+import importlib
 import os
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ def unavailable() -> str:
     if shutil.which("fusermount3") is None:
         return "no fusermount3 (package fuse3)"
     try:
-        import mfusepy  # noqa: F401  (only its presence is asked)
+        importlib.import_module("mfusepy")
     except (ImportError, OSError) as exc:
         return f"mfusepy cannot be loaded: {exc}"
     return ""
@@ -51,10 +52,11 @@ def mounted(
 
     While `hang_file` exists, every call on the mount waits for ever.
     """
-    argv = [sys.executable, os.fspath(Path(__file__).resolve()), source, point]
+    here = os.fspath(Path(__file__).resolve())
+    argv = [sys.executable, here, os.fspath(source), os.fspath(point)]
     argv += ["--delay-ms", str(delay_ms)]
     argv += [] if uid is None else ["--uid", str(uid)]
-    argv += [] if hang_file is None else ["--hang-file", hang_file]
+    argv += [] if hang_file is None else ["--hang-file", os.fspath(hang_file)]
     proc = subprocess.Popen(
         argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -174,18 +176,7 @@ def _serve(args: argparse.Namespace) -> None:
         @slow
         def statfs(self, path: str) -> dict[str, int]:
             st = os.statvfs(real(path))
-            names = [
-                "f_bavail",
-                "f_bfree",
-                "f_blocks",
-                "f_bsize",
-                "f_favail",
-                "f_ffree",
-                "f_files",
-                "f_flag",
-                "f_frsize",
-                "f_namemax",
-            ]
+            names = [n for n in dir(st) if n.startswith("f_") and n != "f_fsid"]
             return {name: getattr(st, name) for name in names}
 
         @slow
