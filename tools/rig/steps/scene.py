@@ -114,7 +114,7 @@ def find(
     folder = placing.root.path / SAMPLE
     checkout = folder / "rig-sample"
     if lay_out:
-        placing.root.path.mkdir(parents=True, exist_ok=True)
+        placing.root.make(placing.root.path)
         checkout = sample.lay_out(folder, env).path
         values = {**settings.values, "local_root": placing.root.path}
         there = dataclasses.replace(settings, values=values)
