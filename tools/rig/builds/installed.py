@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import regex as re
+
 from tools.rig.base import run
 from tools.rig.base.errors import StepFailed
 
@@ -26,6 +28,8 @@ _ASK = (
 )
 _ASK_TIMEOUT_S = 60.0
 _FINDERS = "__editable___*_finder.py"
+# names that start with a dot are files on their way to their place
+_SHARED_OBJECT = re.compile(r"[^.].*\.so(?:\.\d+)*")
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,7 @@ def shared_objects(place: Path) -> list[Path]:
 
 def is_shared_object(name: str) -> bool:
     """Say whether a file of this name is one that the loader would be given."""
-    base = name.rpartition("/")[2]
-    return base.endswith(".so") or ".so." in base
+    return bool(_SHARED_OBJECT.fullmatch(name.rpartition("/")[2]))
 
 
 def _below(root: Path, top: str) -> Path | None:

@@ -54,6 +54,11 @@ class ImportVerdict:
     file: str = ""
     detail: str = ""
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong with it that could be seen on this machine."""
+        return self.verdict != "fail"
+
 
 @dataclass(frozen=True)
 class VerifyReport:
@@ -78,7 +83,7 @@ class VerifyReport:
                 lines.append(f"{lib.name}: {lib.detail or lib.verdict}")
             if lib.links == "fail":
                 lines.append(f"{lib.name}: {lib.links_detail}")
-        bad = (i for i in self.imports if i.verdict == "fail")
+        bad = (i for i in self.imports if not i.ok)
         return lines + [f"import {i.module}: {i.detail}" for i in bad]
 
     def unchecked(self) -> list[str]:

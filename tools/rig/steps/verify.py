@@ -69,13 +69,14 @@ def verify(
     return report
 
 
-def failure(report: VerifyReport) -> StepFailed:
-    """Return the error for a report that is not ``ok``."""
+def failure(report: VerifyReport, note: str = "") -> StepFailed:
+    """Return the error for a report that is not ``ok``, with a word on what follows."""
     problems = report.problems()
+    seen = f"{len(problems)} thing(s) wrong in {len(report.libraries)} libraries."
     return StepFailed(
         f"{report.place} does not hold what profile {report.profile} asks for",
         details=problems,
-        usual=f"{len(problems)} thing(s) wrong in {len(report.libraries)} libraries.",
+        usual=f"{seen} {note}".strip(),
         hint="invoke build-sm70",
     )
 
