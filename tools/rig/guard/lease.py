@@ -282,7 +282,7 @@ def _host() -> str:
 
 def _machine() -> str:
     with contextlib.suppress(OSError):
-        return MACHINE_ID.read_text(encoding="ascii", errors="replace").strip()
+        return MACHINE_ID.read_text(encoding="utf-8", errors="replace").strip()
     return ""
 
 

@@ -45,10 +45,15 @@ def names_of(place: Place, mounts: Sequence[MountEntry]) -> tuple[bytes, ...]:
             continue
         rest = below(place.path, mount.root)
         if rest is not None:
-            found.append(joined(mount.point, rest))
+            name, shown = joined(mount.point, rest), place
         elif below(mount.root, place.path) is not None:
             # only a folder inside ours is mounted there
-            found.append(mount.point)
+            name, shown = mount.point, Place(mount.device, mount.root)
+        else:
+            continue
+        # another mount on top may show something else under that name
+        if place_of(name, mounts) == shown:
+            found.append(name)
     return tuple(dict.fromkeys(found))
 
 
