@@ -23,7 +23,8 @@ from tools.rig.base.errors import ExitCode, UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds.profile import Profile
 from tools.rig.steps.checks import registered
-from tools.rig.steps.checks.facts import Facts, Probes
+from tools.rig.steps.checks.facts import Facts
+from tools.rig.steps.checks.probes import Probes
 from tools.rig.steps.checks.registry import Check
 from tools.rig.steps.checks.runner import SLOW_S, Result, run_checks
 from tools.rig.steps.checks.verdict import (
@@ -78,7 +79,7 @@ def doctor(
     profile: Profile,
     *,
     only: Sequence[str] = (),
-    source: Path | None = None,
+    checkout: Path | None = None,
     root: StateRoot | None = None,
     env: Mapping[str, str] | None = None,
     probes: Probes | None = None,
@@ -95,8 +96,8 @@ def doctor(
         What is to be built, and how.
     only
         Names of checks or topics to run; all when empty. Commas divide, too.
-    source
-        The checkout; the setting, or the current folder, when None.
+    checkout
+        What is to be built; the setting, or the current folder, when None.
     root
         The folder for everything the suite makes, when it is chosen already.
     env
@@ -118,7 +119,7 @@ def doctor(
         profile=profile,
         settings=settings,
         env=dict(os.environ) if env is None else env,
-        source=source or settings.source or Path.cwd(),
+        source=checkout or settings.source or Path.cwd(),
         root=root,
         probes=probes or Probes(),
     )

@@ -8,74 +8,34 @@ and the one that judges them wait for the same answer. Tests replace :class:`Pro
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from tools.rig.base.config import Settings
 from tools.rig.base.state import StateRoot
-from tools.rig.builds.compiler_kit import brought
+from tools.rig.builds import place as places
 from tools.rig.builds.pair import PairPlan, choose
-from tools.rig.builds.private_apt import archive_owner, have_dpkg
+from tools.rig.builds.place import PlaceFacts, PlacePlan
+from tools.rig.builds.private_apt import archive_owner
 from tools.rig.builds.profile import Profile
-from tools.rig.builds.toolkit_kit import Recipe, recipes
-from tools.rig.host import compilers as host_compilers
-from tools.rig.host import cuda, gpu, loader, look, pci, programs, system
-from tools.rig.host import memory as host_memory
+from tools.rig.builds.toolkit_kit import Recipe
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
 from tools.rig.host.gpu import Gpus
-from tools.rig.host.loader import Cudnn
 from tools.rig.host.look import Disk
 from tools.rig.host.memory import Cores, Memory
 from tools.rig.host.pci import PciCard
-from tools.rig.host.programs import Program, Python
+from tools.rig.host.programs import Program
 from tools.rig.host.system import Distribution, Module
+from tools.rig.steps.checks.probes import Probes, Question
 
 T = TypeVar("T")
-Environ = Mapping[str, str]
-
-MEASURE_S = 0.5
-"""Seconds to spend on the metadata rates of the checkout's disk."""
-
-
-def look_at_disk(path: Path, measure: bool) -> Disk:
-    """Look at a disk through a child that can be left behind when it hangs."""
-    return look.disk(path, measure_s=MEASURE_S if measure else 0, skip=())
-
-
-@dataclass(frozen=True)
-class Probes:
-    """The functions that read the machine; each may be replaced by a fake."""
-
-    distribution: Callable[[], Distribution] = system.distribution
-    glibc: Callable[[], str] = system.glibc
-    glibc_headers: Callable[[], str] = system.glibc_headers
-    wsl: Callable[[], bool] = system.wsl
-    container: Callable[[], str] = system.container
-    module: Callable[[], Module | None] = system.kernel_module
-    shm_bytes: Callable[[], int | None] = system.shm_bytes
-    memory: Callable[[], Memory] = host_memory.read
-    cores: Callable[[], Cores] = host_memory.cores
-    toolkits: Callable[[Environ, Path | None], list[Toolkit]] = cuda.find
-    compilers: Callable[[Environ], list[HostCompiler]] = host_compilers.find
-    brought: Callable[[Path], list[HostCompiler]] = brought
-    recipes: Callable[[str, str], list[Recipe]] = recipes
-    have_dpkg: Callable[[], bool] = have_dpkg
-    gpus: Callable[[], Gpus] = gpu.read
-    pci_cards: Callable[[], list[PciCard]] = pci.nvidia_cards
-    program: Callable[[str, Environ], Program | None] = programs.find
-    pythons: Callable[[Environ], list[Python]] = programs.pythons
-    stubs: Callable[[Environ], list[Path]] = loader.stubs
-    cudnn: Callable[[Environ, Path | None], list[Cudnn]] = loader.cudnn
-    disk: Callable[[Path, bool], Disk] = look_at_disk
-    text: Callable[[Path], tuple[str | None, str]] = look.text
-    uid: Callable[[], int] = os.getuid
+GIB = 1 << 30
 
 
 @dataclass
@@ -124,9 +84,14 @@ class Facts:
         )
 
     @property
+    def state(self) -> StateRoot | None:
+        """The folder for everything the suite makes, when one was chosen before."""
+        return self.root or self._once("state", self._find_state)
+
+    @property
     def toolkits(self) -> list[Toolkit]:
         """Every CUDA toolkit, those that the suite brought included."""
-        folder = self.root.toolkits if self.root else None
+        folder = self.state.toolkits if self.state else None
         return self._once("toolkits", lambda: self.probes.toolkits(self.env, folder))
 
     @property
@@ -178,9 +143,21 @@ class Facts:
         return self._once("cores", self.probes.cores)
 
     @property
-    def pythons(self) -> list[Python]:
-        """Every Python 3 on PATH and in uv's folder."""
-        return self._once("pythons", lambda: self.probes.pythons(self.env))
+    def disks(self) -> PlaceFacts:
+        """Checkout and candidate disks; measuring them takes a second or two."""
+        return self._once("disks", lambda: self.probes.disks(self._question))
+
+    @property
+    def survey(self) -> PlaceFacts:
+        """Disks, checkout and Pythons: all that the choice of a place rests on."""
+        pythons = self._once("pythons", lambda: self.probes.pythons(self._question))
+        return replace(self.disks, pythons=pythons.pythons)
+
+    @property
+    def place(self) -> PlacePlan:
+        """Where the environment would go, exactly as the build chooses."""
+        need = self.profile.need_gib * GIB
+        return self._once("place", lambda: places.plan(self.survey, need))
 
     @property
     def environment(self) -> Path:
@@ -197,8 +174,8 @@ class Facts:
         """Where uv keeps its downloads (uv's documentation, "Caching")."""
         if self.env.get("UV_CACHE_DIR"):
             return Path(self.env["UV_CACHE_DIR"])
-        if self.root:
-            return self.root.cache / "uv"
+        if self.state:
+            return self.state.cache / "uv"
         home = self.env.get("HOME") or "/"
         return Path(self.env.get("XDG_CACHE_HOME") or f"{home}/.cache", "uv")
 
@@ -207,20 +184,29 @@ class Facts:
         probe = partial(self.probes.program, name, self.env)
         return self._once(f"program {name}", probe)
 
-    def disk(self, path: Path, measure: bool = False) -> Disk:
+    def disk(self, path: Path) -> Disk:
         """Return what is known about the disk that holds `path`."""
-        probe = partial(self.probes.disk, path, measure)
-        return self._once(f"disk {path}{' rates' if measure else ''}", probe)
+        return self._once(f"disk {path}", partial(self.probes.disk, path))
 
     def text(self, path: Path) -> str:
         """Return the text of a file of the checkout; empty where it cannot be read."""
         probe = partial(self.probes.text, path)
         return self._once(f"text {path}", probe)[0] or ""
 
+    @property
+    def _question(self) -> Question:
+        return Question(self.settings, self.source, self.profile.python, self.env)
+
+    def _find_state(self) -> StateRoot | None:
+        if self.settings.local_root:
+            return StateRoot(self.settings.local_root)
+        before = self.probes.chosen_root(self.env)
+        return StateRoot(before) if before else None
+
     def _find_compilers(self) -> list[HostCompiler]:
         found = list(self.probes.compilers(self.env))
-        if self.root:
-            found += self.probes.brought(self.root.toolkits)
+        if self.state:
+            found += self.probes.brought(self.state.toolkits)
         return found
 
     def _find_recipes(self) -> list[Recipe]:

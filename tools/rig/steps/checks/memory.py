@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 from tools.rig.base.console import size
+from tools.rig.builds import jobs
 from tools.rig.host import storage
-from tools.rig.steps.checks.facts import Facts
+from tools.rig.steps.checks.facts import GIB, Facts
 from tools.rig.steps.checks.registry import Outcome, check
-
-_GIB = 1 << 30
 
 
 @check("memory", "memory", source="/proc/meminfo; memory cgroup")
@@ -18,7 +17,7 @@ def memory(facts: Facts) -> Outcome:
     have, cores = facts.memory, facts.cores
     if not have.total:
         return Outcome("unknown", "cannot read /proc/meminfo")
-    per_job = facts.profile.gib_per_job * _GIB
+    per_job = facts.profile.gib_per_job * GIB
     limit = f", limited to {size(have.limit)} by its cgroup" if have.limit else ""
     detail = (
         f"{size(have.usable)} of {size(have.total)} free{limit}; {cores.usable} cores"
@@ -34,20 +33,20 @@ def memory(facts: Facts) -> Outcome:
             data=data,
             measured=measured,
         )
-    jobs = max(1, min(cores.usable, have.usable // per_job))
+    each = facts.profile.gib_per_job
+    fit = jobs.plan(None, "", have.usable, cores.usable, each).count
     asked = facts.settings.jobs
     if asked and asked * per_job > have.usable:
         return Outcome(
             "warn",
-            f"{detail}; {asked} compiles at once may take "
-            f"{asked * facts.profile.gib_per_job} GiB",
-            hint=f"export MAX_JOBS={jobs}",
+            f"{detail}; {asked} compiles at once may take {asked * each} GiB",
+            hint=f"export MAX_JOBS={fit}",
             data=data,
             measured=measured,
         )
     return Outcome(
         "ok",
-        f"{detail}: {jobs} compiles at once at {facts.profile.gib_per_job} GiB each",
+        f"{detail}: {asked or fit} compiles at once at {each} GiB each",
         data=data,
         measured=measured,
     )
@@ -78,6 +77,14 @@ def tmpdir(facts: Facts) -> Outcome:
             "warn",
             f"{facts.temp} is {disk.mount.fs}: temporary files of nvcc take memory "
             f"there ({size(disk.free_bytes)} free)",
+            hint="export TMPDIR=/var/tmp",
+            workaround="TMPDIR on the local disk",
+            data=data,
+        )
+    if disk.free_bytes < facts.profile.gib_per_job * GIB:
+        return Outcome(
+            "warn",
+            f"{facts.temp} has only {size(disk.free_bytes)} free",
             hint="export TMPDIR=/var/tmp",
             workaround="TMPDIR on the local disk",
             data=data,

@@ -7,6 +7,8 @@ from __future__ import annotations
 import regex as re
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from tools.rig.base.errors import CannotError
+from tools.rig.builds import interpreter
 from tools.rig.host import compat
 from tools.rig.host.programs import Program
 from tools.rig.steps.checks.facts import Facts
@@ -19,52 +21,45 @@ _PATCHING = ("cmake/external_projects/vllm_flash_attn.cmake", "CMakeLists.txt")
 
 @check("python", "Python for the environment", source="the interpreters themselves")
 def python(facts: Facts) -> Outcome:
-    """See whether the profile's Python is here, or what will stand in for it."""
-    wanted = facts.settings.python or facts.profile.python
-    found = [p for p in facts.pythons if not p.problem]
-    data = {"found": sorted({p.minor for p in found}), "wanted": str(wanted)}
-    exact = [p for p in found if wanted in (p.minor, p.version, str(p.path))]
-    if exact:
-        best = next((p for p in exact if p.headers), exact[0])
-        if best.headers:
-            return Outcome("ok", f"Python {best.version} ({best.path})", data=data)
-        package = compat.package("python-headers", facts.distribution.family)
+    """Say which Python the environment would get, as the build decides it."""
+    seen = facts.survey
+    data = {"wanted": seen.wanted}
+    ready = [c for c in seen.candidates[:1] if c.venv == "ready"]
+    if ready:
+        return Outcome(
+            "ok", f"the environment is there and has {ready[0].version}", data=data
+        )
+    wish = interpreter.Wish(
+        version=seen.wanted,
+        by_user=seen.wanted_by_user,
+        named=seen.named,
+        requires=seen.requires_python,
+        need_headers=seen.need_headers,
+        offline=seen.offline,
+    )
+    try:
+        choice = interpreter.decide(wish, seen.pythons)
+    except CannotError as exc:
+        return Outcome("fail", exc.what, hint=exc.hint, data=data)
+    if choice.download:
         return Outcome(
             "warn",
-            f"Python {best.version} ({best.path}) has no Python.h: no extension can be "
-            "compiled for it",
-            hint=f"install {package.replace('python3', f'python{best.minor}', 1)}",
+            f"{choice.why}: {choice}",
+            hint=f"uv python install {choice.download}",
+            workaround=f"Python {choice.download} through uv",
             data=data,
         )
-    admits = SpecifierSet(facts.profile.python_admits)
-    others = [p for p in found if p.headers and admits.contains(p.version)]
-    instead = max(others, key=lambda p: compat.version(p.version)) if others else None
-    if facts.settings.offline:
-        if instead:
-            return Outcome(
-                "warn",
-                f"no Python {wanted}; {instead.version} ({instead.path}) will do",
-                workaround=f"Python {instead.minor} instead of {wanted}",
-                data=data,
-            )
+    assert choice.installed is not None
+    release = ".".join(map(str, choice.installed.release))
+    data["release"] = release
+    if choice.why:
         return Outcome(
-            "fail",
-            f"no Python {wanted}, and offline, so uv may not bring one",
-            hint=f"install Python {wanted} with its headers, or unset ONECAT_OFFLINE",
+            "warn",
+            f"{choice.why}: {choice} will do",
+            workaround=f"Python {release} instead of {seen.wanted}",
             data=data,
         )
-    otherwise = (
-        f", and otherwise Python {instead.version} ({instead.path}) will do"
-        if instead
-        else ""
-    )
-    return Outcome(
-        "warn",
-        f"no Python {wanted} here: uv will bring it if it can reach it{otherwise}",
-        hint=f"uv python install {wanted}",
-        workaround=f"Python {wanted} through uv",
-        data=data,
-    )
+    return Outcome("ok", str(choice), data=data)
 
 
 @check("uv", "uv", source="uv --version")
