@@ -82,7 +82,7 @@ def judge(candidate: Candidate, uid: int, need_bytes: int) -> str:
         ),
         (disk.mount.read_only, f"{disk.mount.point} is mounted read-only"),
         (disk.mount.no_exec, f"{disk.mount.point} is mounted noexec"),
-        (bool(disk.problem), f"no permission or no use: {disk.problem}"),
+        (bool(disk.problem), f"it cannot be used: {disk.problem}"),
         (not disk.writable, "you may not write there"),
         (stranger, f"it belongs to user {disk.owner}, you are {uid}"),
         (disk.links is False, f"{disk.mount.fs} has no symbolic links"),
