@@ -87,7 +87,7 @@ class FakeProc:
         here = self.root / str(pid)
         (here / "ns").mkdir(parents=True)
         name = (cmdline[0].rsplit("/", 1)[-1] if cmdline else "kthread")[:15]
-        after = [state, parent, pid, pid, 0, -1, flags, *[0] * 12, start, 0, 0]
+        after = [state, parent, pid, pid, 0, -1, flags, *[0] * 12, start, *[0] * 30]
         (here / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, after))}\n")
         (here / "status").write_text(f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t0\n")
         (here / "comm").write_text(f"{name}\n")

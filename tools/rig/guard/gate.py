@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tools.rig.base.console import Console
@@ -43,10 +43,17 @@ class InUse(InUseError):
 
 
 def process_lines(found: ScanResult) -> list[str]:
-    """Return one line a process: pid, command, and in brackets whose and why."""
+    """Return one line ``PID COMMAND`` a process."""
     return [
-        *(_line(user, "") for user in found.users),
-        *(_line(user, "perhaps: ") for user in found.suspects),
+        f"{user.pid} {_short(user.command)}" for user in found.users + found.suspects
+    ]
+
+
+def owner_lines(found: ScanResult) -> list[str]:
+    """Return one line a process: whose it is and why it counts."""
+    return [
+        *(f"PID {u.pid} of {u.user}: {reasons(u)}" for u in found.users),
+        *(f"PID {u.pid} of {u.user}, perhaps: {reasons(u)}" for u in found.suspects),
     ]
 
 
@@ -72,9 +79,11 @@ def unknown_lines(found: ScanResult) -> list[str]:
     return lines
 
 
-def gpu_pids() -> set[int]:
+def gpu_pids(
+    ask: Callable[[], Mapping[int, Iterable[int]] | None] = gpu.processes,
+) -> set[int]:
     """Return the processes that compute on a card, as far as NVML tells."""
-    cards = gpu.processes() or {}
+    cards = ask() or {}
     return {pid for pids in cards.values() for pid in pids}
 
 
@@ -96,7 +105,8 @@ def guard(
     Parameters
     ----------
     console
-        Where it is said what is unknown, and what was overridden.
+        Where it is said whose processes they are, what is unknown and what was
+        overridden.
     venv, checkout
         As for :meth:`Targets.of`.
     force
@@ -114,20 +124,15 @@ def guard(
         console.mark("unknown", line)
     if found.free:
         return found
+    for line in owner_lines(found):
+        console.mark("warn" if force else "fail", line)
     if not force:
         raise InUse(venv, found)
-    _warn(console, process_lines(found))
+    for line in process_lines(found):
+        console.say(line)
+    console.mark("warn", "ONECAT_FORCE=1: building although the above may break")
     return found
 
 
-def _warn(console: Console, lines: Sequence[str]) -> None:
-    for line in lines:
-        console.mark("warn", line)
-    console.mark("warn", "ONECAT_FORCE=1: building although the above may break")
-
-
-def _line(user: User, doubt: str) -> str:
-    command = user.command
-    if len(command) > _WIDTH:
-        command = command[:_WIDTH] + "..."
-    return f"{user.pid} {command}  [{user.user}: {doubt}{reasons(user)}]"
+def _short(command: str) -> str:
+    return command if len(command) <= _WIDTH else command[:_WIDTH] + "..."

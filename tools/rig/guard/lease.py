@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +27,10 @@ from tools.rig.guard.signs import one_line
 from tools.rig.host import processes
 
 MACHINE_ID = Path("/etc/machine-id")
+
+_TURNS = 40
+_TURN_S = 0.05
+"""How often and how long one waits while another one judges the same lease."""
 
 _WORDS = ("user", "command", "host", "machine", "boot", "space", "token")
 
@@ -236,7 +240,9 @@ def _busy(path: Path, found: Holder | None) -> InUseError:
     )
 
 
-def _create(path: Path, text: str) -> None:
+def _create(
+    path: Path, text: str, link: Callable[[Path, Path], None] = os.link
+) -> None:
     """Create a file with its whole content at once; one that exists is an error."""
     temp = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
@@ -246,7 +252,7 @@ def _create(path: Path, text: str) -> None:
             os.fsync(fh.fileno())
             os.fchmod(fh.fileno(), 0o644)
         try:
-            os.link(temp, path)
+            link(temp, path)
         except FileExistsError:
             raise
         except OSError:
@@ -262,9 +268,17 @@ def _create(path: Path, text: str) -> None:
 @contextlib.contextmanager
 def _alone(fd: int) -> Iterator[None]:
     """Let one process of this host at a time judge a lease."""
-    # a file system without locks leaves the check of identity as the only one
-    with contextlib.suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    # a file system without locks leaves the check of identity as the only one; never
+    # a call that waits, since a server of locks may be away
+    for _ in range(_TURNS):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_TURN_S)
+        except OSError:
+            break
+        else:
+            break
     yield
 
 
@@ -280,9 +294,9 @@ def _host() -> str:
     return os.uname().nodename
 
 
-def _machine() -> str:
+def _machine(file: Path = MACHINE_ID) -> str:
     with contextlib.suppress(OSError):
-        return MACHINE_ID.read_text(encoding="utf-8", errors="replace").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     return ""
 
 

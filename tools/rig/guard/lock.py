@@ -61,6 +61,8 @@ class BuildLock:
         Where waiting is announced, and that a dead holder's lock was taken over.
     wait
         Seconds to wait for another holder; 0 refuses at once.
+    lock_type
+        The kind of lock; the kernel's own.
 
     Attributes
     ----------
@@ -76,6 +78,7 @@ class BuildLock:
         *,
         console: Console | None = None,
         wait: float = 0.0,
+        lock_type: type[filelock.BaseFileLock] = filelock.FileLock,
     ) -> None:
         self.path = lock_path(venv)
         self.venv = venv
@@ -87,7 +90,7 @@ class BuildLock:
         self._lease = None if checkout is None else Lease(checkout, self._own)
         # the file's mode lets other users lock it too; without the kernel's lock there
         # is no lock (no fallback to one that a dead holder would keep)
-        self._lock = filelock.FileLock(
+        self._lock = lock_type(
             self.path, timeout=0, mode=0o666, thread_local=False, fallback_to_soft=False
         )
 

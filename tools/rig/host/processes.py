@@ -94,8 +94,8 @@ def boot_id(proc: Path = PROC) -> str:
 
 
 def pids(proc: Path = PROC) -> list[int]:
-    """Return the numbers of all processes that are visible here."""
-    return [int(name) for name in os.listdir(proc) if name.isdigit()]
+    """Return the numbers of all processes that are visible here, in their order."""
+    return sorted(int(name) for name in os.listdir(proc) if name.isdigit())
 
 
 def stat(pid: int, proc: Path = PROC) -> Stat | None:
