@@ -17,6 +17,7 @@ from tests.rig.support.glibc_headers import glibc_headers, host_compiler, with_h
 from tests.rig.support.toolkit import sm70_toolkit
 from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed
+from tools.rig.base.state import SENTINEL
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
 from tools.rig.steps.shim import VARIABLE, ShimResult, shim
@@ -156,7 +157,10 @@ def test_a_state_folder_with_an_odd_name_works(
         assert make(toolkit, trixie, folder) == result
     finally:
         for place in LINK_PLACES:
-            link_for(folder, place).unlink(missing_ok=True)
+            link = link_for(folder, place)
+            link.unlink(missing_ok=True)
+            if link.parent.is_dir() and os.listdir(link.parent) == [SENTINEL]:
+                shutil.rmtree(link.parent)
 
 
 def test_the_users_own_flags_stay_behind_ours(
