@@ -87,7 +87,7 @@ def _disk(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
         "problem": "",
         "owner": storage.owner(real) if there else None,
         "made": (real / SENTINEL).is_file(),
-        "empty": not there or next(os.scandir(real), None) is None,
+        "empty": not (there and os.listdir(real)),
         "mount": dataclasses.asdict(mount) | {"point": str(mount.point)},
         "rates": None,
         "links": None,

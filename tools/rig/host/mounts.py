@@ -88,11 +88,7 @@ def mount_of(
     Mount
         With an empty ``fs`` where the table has no answer, as in a chroot.
     """
-    text = (
-        _read(Path("/proc/self/mountinfo"), "surrogateescape")
-        if mountinfo is None
-        else mountinfo
-    )
+    text = _read(Path("/proc/self/mountinfo")) if mountinfo is None else mountinfo
     where = os.path.realpath(path) if resolve else os.path.abspath(path)
     found = _walk(_parse(text), where)
     if found is None:
@@ -137,11 +133,7 @@ def mount_statistics(point: Path, mountstats: str | None = None) -> tuple[str, .
         The device line, age, events, transport and the operations that have waited;
         empty for what is no NFS mount.
     """
-    text = (
-        _read(Path("/proc/self/mountstats"), "surrogateescape")
-        if mountstats is None
-        else mountstats
-    )
+    text = _read(Path("/proc/self/mountstats")) if mountstats is None else mountstats
     kept: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -257,8 +249,8 @@ def _ask_statfs(path: str) -> str:
     return _STATFS_NAMES.get(name, "" if name.startswith("UNKNOWN") else name)
 
 
-def _read(file: Path, errors: str) -> str:
+def _read(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8", errors=errors)
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
