@@ -10,26 +10,35 @@ installed; no maintainer script runs.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import regex as re
-
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.run import Result, run
 from tools.rig.base.state import write_text
+from tools.rig.builds import apt_sources
 from tools.rig.host.system import Distribution
 
 APT_S = 900.0
-"""Seconds that one apt-get or download may take."""
+"""Seconds that one apt-get or one download may take before it must show progress."""
 
+_HELPER = "/usr/lib/apt/apt-helper"
 _KEYRINGS = {
     "debian": Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     "ubuntu": Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
 }
+# as root apt drops to a user who may not write below a private folder
+_CONFIG = """\
+APT::Sandbox::User "root";
+Acquire::Retries "3";
+Acquire::Languages "none";
+Dir::Etc::sourcelist "/dev/null";
+"""
 
 
 @dataclass(frozen=True)
@@ -39,14 +48,25 @@ class Archive:
     uri: str
     suite: str
     components: tuple[str, ...]
-    keyring: Path
+    keyrings: tuple[Path, ...]
 
     def source(self) -> str:
         """Return the deb822 stanza for apt."""
         return (
             f"Types: deb\nURIs: {self.uri}\nSuites: {self.suite}\n"
-            f"Components: {' '.join(self.components)}\nSigned-By: {self.keyring}\n"
+            f"Components: {' '.join(self.components)}\n"
+            f"Signed-By: {','.join(map(str, self.keyrings))}\n"
         )
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package file as the signed index describes it; ``size`` in bytes."""
+
+    uri: str
+    file: str
+    size: int
+    digest: str
 
 
 class PrivateApt:
@@ -67,12 +87,12 @@ class PrivateApt:
     ) -> None:
         self.folder = folder
         self.env = {**env, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
-        for sub in ("state/lists/partial", "cache/archives/partial", "parts"):
+        for sub in ("state/lists/partial", "cache/archives/partial", "parts", "debs"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         stanzas = "\n".join(a.source() for a in archives)
         write_text(folder / "parts" / "rig.sources", stanzas)
-        write_text(folder / "apt.conf", self._config())
+        write_text(folder / "apt.conf", _CONFIG)
 
     def update(self) -> None:
         """Read the archives' signed indexes.
@@ -82,64 +102,68 @@ class PrivateApt:
         StepFailed
             When the mirror cannot be reached or a signature is wrong.
         """
-        self._must(run(["apt-get", "-q", "update"], env=self.env, timeout=APT_S))
+        _must(self._run("apt-get", "-q", "update"), "reading the package lists")
+
+    def known(self, package: str) -> bool:
+        """Say whether the archives have a package of that name."""
+        return self._run("apt-cache", "show", "--no-all-versions", package).ok
 
     def download(self, packages: Sequence[str]) -> list[Path]:
-        """Fetch packages and return their files; files already there are kept.
-
-        A download that breaks off is tried again, and apt continues the part that it
-        has.
+        """Fetch packages and return their files; whole ones already there are kept.
 
         Raises
         ------
         StepFailed
             When a package is not in the archive or cannot be fetched.
         """
-        target = self.folder / "debs"
-        target.mkdir(exist_ok=True)
-        argv = ["apt-get", "-q", "download", *packages]
-        result = run(argv, env=self.env, cwd=target, timeout=APT_S)
-        if not result.ok:
-            result = run(argv, env=self.env, cwd=target, timeout=APT_S)
-        self._must(result)
-        found = []
-        for package in packages:
-            name = package.partition("=")[0]
-            newest = sorted(target.glob(f"{name}_*.deb"), key=os.path.getmtime)
-            if not newest:
-                raise StepFailed(f"apt-get brought no file for {name}")
-            found.append(newest[-1])
-        return found
+        answer = self._run("apt-get", "-q", "download", "--print-uris", *packages)
+        _must(answer, f"looking up {', '.join(packages)}")
+        listed = [_package(line) for line in answer.out.splitlines()]
+        found = [one for one in listed if one is not None]
+        for name in packages:
+            if not any(one.file.startswith(f"{name}_") for one in found):
+                raise StepFailed(f"apt-get names no file for {name}")
+        return [self.fetch(one) for one in found]
 
-    def _must(self, result: Result) -> None:
-        if result.code == 127:
-            raise CannotError(
-                "apt-get is not installed",
-                usual="A toolkit can only be brought on Debian and Ubuntu.",
-                hint="install a CUDA 12.x toolkit and set CUDA_HOME",
-            )
-        # apt-get update answers 0 when an index could not be read
-        bad = [ln for ln in result.err.splitlines() if ln.startswith(("E:", "Err:"))]
-        unread = [ln for ln in result.err.splitlines() if "Failed to fetch" in ln]
-        if result.ok and not bad and not unread:
-            return
-        raise StepFailed(
-            f"{' '.join(result.argv[:3])} failed",
-            details=(bad + unread or result.err.splitlines())[-6:],
-            usual="Usually the mirror cannot be reached, or the disk is full.",
-            hint="check the network and proxy, then run the command again",
-        )
+    def fetch(self, package: Package) -> Path:
+        """Fetch one package file, checked against the digest of the signed index.
 
-    def _config(self) -> str:
+        A download that breaks off goes on where it was, as often as it gets further;
+        ``apt-get download`` would begin again.
+
+        Raises
+        ------
+        StepFailed
+            When it cannot be fetched, or is not the file that was signed.
+        """
+        target = self.folder / "debs" / package.file
+        if _is_whole(target, package):
+            return target
+        argv = ("download-file", package.uri, str(target), package.digest)
+        while True:
+            before = _size(target)
+            answer = self._run(_HELPER, *argv)
+            if answer.ok and _is_whole(target, package):
+                return target
+            if answer.ok or _size(target) <= before:
+                _must(answer, f"fetching {package.file}")
+                raise StepFailed(
+                    f"{package.file} is not the file that the archive signed",
+                    usual="A proxy or mirror on the way changes or cuts files.",
+                    hint=f"rm '{target}', and run the command again",
+                )
+
+    def _run(self, program: str, *args: str) -> Result:
         f = self.folder
-        return (
-            f'Dir::State "{f}/state";\nDir::State::status "{f}/status";\n'
-            f'Dir::Cache "{f}/cache";\nDir::Etc::sourcelist "/dev/null";\n'
-            f'Dir::Etc::sourceparts "{f}/parts";\n'
-            # as root apt drops to a user who may not write below a private folder
-            'APT::Sandbox::User "root";\nAcquire::Retries "3";\n'
-            'Acquire::Languages "none";\n'
-        )
+        # given here and not in apt.conf, which cannot quote a quote in a path
+        places = {
+            "Dir::State": f / "state",
+            "Dir::State::status": f / "status",
+            "Dir::Cache": f / "cache",
+            "Dir::Etc::sourceparts": f / "parts",
+        }
+        options = [w for key, path in places.items() for w in ("-o", f"{key}={path}")]
+        return run([program, *options, *args], env=self.env, timeout=APT_S)
 
 
 def unpack(deb: Path, into: Path, exclude: Sequence[str] = ()) -> None:
@@ -152,12 +176,19 @@ def unpack(deb: Path, into: Path, exclude: Sequence[str] = ()) -> None:
     """
     into.mkdir(parents=True, exist_ok=True)
     data = into / f".{deb.name}.tar"
-    argv = ["dpkg-deb", "--fsys-tarfile", deb]
     globs = [f"--exclude={pattern}" for pattern in exclude]
     try:
-        run(argv, timeout=APT_S, check=True, output_file=data)
-        argv = ["tar", "-x", "-f", data, "-C", into, "--no-same-owner", *globs]
-        run(argv, timeout=APT_S, check=True)
+        run(
+            ["dpkg-deb", "--fsys-tarfile", deb],
+            timeout=APT_S,
+            check=True,
+            output_file=data,
+        )
+        run(
+            ["tar", "-x", "-f", data, "-C", into, "--no-same-owner", *globs],
+            timeout=APT_S,
+            check=True,
+        )
     finally:
         data.unlink(missing_ok=True)
 
@@ -167,9 +198,14 @@ def machine_archive(
     suite: str,
     component: str,
     mirror: str | None = None,
-    etc: Path = Path("/etc/apt"),
+    etc: Path = apt_sources.ETC,
+    keyrings: Mapping[str, Path] = _KEYRINGS,
 ) -> Archive:
     """Return the archive of `suite` at the mirror that this machine itself uses.
+
+    The keys that the machine's own source names come first, since a site mirror may
+    sign anew; the distribution's keyring is taken beside them, since an older one on
+    the machine may not know a newer suite.
 
     Parameters
     ----------
@@ -181,46 +217,32 @@ def machine_archive(
         An address that the user has set; it wins over the machine's.
     etc
         Where apt's configuration lies.
+    keyrings
+        Where the distributions' own keyrings lie.
 
     Raises
     ------
     CannotError
         When the machine has no mirror of that distribution or lacks its keyring.
     """
-    keyring = _KEYRINGS[distribution]
-    if not keyring.is_file():
+    own = apt_sources.mirrors(apt_sources.read(etc), distribution)
+    keys = [*(own[0].keyrings if own else ()), keyrings[distribution]]
+    known = tuple(dict.fromkeys(key for key in keys if key.is_file()))
+    if not known:
         raise CannotError(
-            f"the signing keys of {distribution} are missing ({keyring})",
+            f"the signing keys of {distribution} are missing "
+            f"({keyrings[distribution]})",
             hint=f"install the package {distribution}-archive-keyring",
         )
-    uri = mirror or next(iter(_machine_uris(etc, distribution)), None)
+    uri = mirror or (own[0].uri if own else None)
     if uri is None:
         raise CannotError(
             f"no mirror of {distribution} in {etc}",
-            hint="set ONECAT_APT_MIRROR to the address of one",
+            hint="export ONECAT_APT_MIRROR=ADDRESS, and run the command again",
         )
-    components = ("main", "contrib" if distribution == "debian" else "universe")
-    return Archive(uri, suite, (*components, component), keyring)
-
-
-def _machine_uris(etc: Path, distribution: str) -> list[str]:
-    """Return addresses of whole mirrors (not security ones) in order of files."""
-    lists = [etc / "sources.list"]
-    parts = etc / "sources.list.d"
-    if parts.is_dir():
-        lists += sorted(parts.iterdir())
-    found = []
-    for file in lists:
-        try:
-            text = file.read_text(errors="replace")
-        except OSError:
-            continue
-        if file.suffix == ".sources":
-            found += re.findall(r"^URIs:\s*(\S+)", text, re.MULTILINE)
-        else:
-            found += re.findall(r"^deb\s+(?:\[[^\]]*\]\s+)?(\S+)", text, re.MULTILINE)
-    wanted = re.compile(rf"/{distribution}/?$")
-    return [u for u in found if wanted.search(u) and "security" not in u]
+    second = "contrib" if distribution == "debian" else "universe"
+    components = tuple(dict.fromkeys(("main", second, component)))
+    return Archive(uri, suite, components, known)
 
 
 def archive_owner(here: Distribution) -> str:
@@ -232,3 +254,58 @@ def archive_owner(here: Distribution) -> str:
 def have_dpkg() -> bool:
     """Say whether packages can be unpacked here."""
     return all(shutil.which(name) for name in ("apt-get", "dpkg-deb", "tar"))
+
+
+def _must(result: Result, doing: str) -> None:
+    if result.code == 127:
+        raise CannotError(
+            f"{result.argv[0]} is not installed",
+            usual="A toolkit can only be brought on Debian and Ubuntu.",
+            hint="install a CUDA 12.x toolkit and set CUDA_HOME",
+        )
+    # apt-get update answers 0 when an index could not be read
+    lines = result.err.splitlines()
+    bad = [line for line in lines if line.startswith("E:") or "Failed to fetch" in line]
+    if result.ok and not bad:
+        return
+    usual = "Usually the mirror cannot be reached, or the disk is full."
+    hint = "check the network and proxy, then run the command again"
+    if any("NO_PUBKEY" in line for line in lines):
+        usual = "The distribution's signing keys on this machine are too old."
+        hint = "install the newest package debian-archive-keyring or ubuntu-keyring"
+    elif any("Unable to locate" in line for line in lines):
+        usual = "The distribution's archive does not have it."
+        hint = ""
+    what = f"{doing} failed"
+    if result.timed_out:
+        what = f"{doing} stood still for {result.seconds:.0f} s"
+    raise StepFailed(what, details=(bad or lines)[-6:], usual=usual, hint=hint)
+
+
+def _package(line: str) -> Package | None:
+    """Read one line of ``apt-get download --print-uris``; None for any other line."""
+    if not line.startswith("'"):
+        return None
+    words = shlex.split(line)
+    strong = len(words) == 4 and words[3].startswith(("SHA256:", "SHA512:"))
+    if not strong or not words[2].isdigit() or os.sep in words[1]:
+        raise StepFailed(
+            f"apt-get names a file without a strong digest: {line}",
+            usual="The archive's index is older than apt-secure asks for.",
+        )
+    return Package(words[0], words[1], int(words[2]), words[3])
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else -1
+
+
+def _is_whole(file: Path, package: Package) -> bool:
+    if _size(file) != package.size:
+        return False
+    name, _, wanted = package.digest.partition(":")
+    digest = hashlib.new(name.lower())
+    with file.open("rb") as fh:
+        while chunk := fh.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest() == wanted.lower()

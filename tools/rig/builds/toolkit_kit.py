@@ -10,7 +10,6 @@ renamed, so that a broken download never leaves half a toolkit behind.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,17 @@ from typing import Any
 
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import run
-from tools.rig.base.state import SENTINEL, remove_made, write_json, write_text
+from tools.rig.base.state import SENTINEL, write_json, write_text
 from tools.rig.builds.private_apt import PrivateApt, machine_archive, unpack
+from tools.rig.builds.workbench import publish, refuse_foreign, workbench
 
 RECIPES = Path(__file__).parent.parent / "data" / "provision.json"
 
 WHEELS_S = 900.0
 """Seconds that the download of the header wheels may take."""
+
+TOOL_S = 60.0
+"""Seconds that the assembler or the archiver may take for an empty file."""
 
 _PROFILE = """\
 TOP              = $(_HERE_)/..
@@ -132,51 +135,54 @@ def provision(
         When a download or unpacking fails; what was fetched stays for the next try.
     CannotError
         When this machine has no mirror or no signing keys.
+    InUseError
+        When another run is bringing something and does not end.
     """
     final = toolkits / recipe.folder_name
     if (final / SENTINEL).is_file():
         return final
+    refuse_foreign(final)
+    with workbench(toolkits, recipe.folder_name) as work:
+        # another run may have brought it while this one waited
+        if not (final / SENTINEL).is_file():
+            _make(recipe, toolkits, env, mirror, uv, work, final)
+    return final
+
+
+def _make(
+    recipe: Recipe,
+    toolkits: Path,
+    env: Mapping[str, str],
+    mirror: str | None,
+    uv: Sequence[str | Path],
+    work: Path,
+    final: Path,
+) -> None:
     archive = machine_archive(
         recipe.distribution, recipe.suite, recipe.component, mirror
     )
-    downloads = toolkits / "downloads"
-    apt = PrivateApt(downloads / recipe.suite, [archive], env)
+    apt = PrivateApt(toolkits / "downloads" / recipe.suite, [archive], env)
     apt.update()
     debs = apt.download(recipe.packages)
-    work = toolkits / f".{recipe.folder_name}.{os.getpid()}"
-    tree, kit = work / "tree", work / "kit"
-    work.mkdir(parents=True)
-    (work / SENTINEL).touch()
-    try:
-        for deb in debs:
-            unpack(deb, tree, exclude=_NOT_NEEDED)
-        if recipe.wheels:
-            _fetch_wheels(recipe.wheels, work / "wheels", env, uv)
-        _lay_out(tree, work / "wheels", kit)
-        write_json(
-            kit / "rig-toolkit.json",
-            {
-                "release": recipe.release,
-                "parts": recipe.parts,
-                "suite": f"{recipe.distribution} {recipe.suite}",
-                "packages": [d.name for d in debs],
-                "wheels": list(recipe.wheels),
-            },
-        )
-        (kit / SENTINEL).touch()
-        try:
-            os.rename(kit, final)
-        except OSError as exc:
-            if not (final / SENTINEL).is_file():
-                raise StepFailed(
-                    f"{final} is in the way: this suite did not make it",
-                    hint=f"mv '{final}' '{final}.old'",
-                ) from exc
-    finally:
-        remove_made(work)
+    tree, wheels, kit = work / "tree", work / "wheels", work / "kit"
+    for deb in debs:
+        unpack(deb, tree, exclude=_NOT_NEEDED)
+    if recipe.wheels:
+        _fetch_wheels(recipe.wheels, wheels, env, uv)
+    _lay_out(tree, wheels, kit)
+    write_json(
+        kit / "rig-toolkit.json",
+        {
+            "release": recipe.release,
+            "parts": recipe.parts,
+            "suite": f"{recipe.distribution} {recipe.suite}",
+            "packages": [deb.name for deb in debs],
+            "wheels": list(recipe.wheels),
+        },
+    )
+    publish(kit, final)
     for deb in debs:
         deb.unlink(missing_ok=True)
-    return final
 
 
 def _fetch_wheels(
@@ -187,7 +193,14 @@ def _fetch_wheels(
 ) -> None:
     argv = [*uv, "pip", "install", "--quiet", "--no-deps", "--target", target]
     argv += ["--python", sys.executable, *wheels]
-    run(argv, env=env, timeout=WHEELS_S, check=True)
+    answer = run(argv, env=env, timeout=WHEELS_S)
+    if not answer.ok:
+        raise StepFailed(
+            f"the headers of the toolkit ({', '.join(wheels)}) could not be fetched",
+            details=answer.err.splitlines()[-6:],
+            usual="Usually the package index cannot be reached, or the disk is full.",
+            hint="check the network and proxy, then run the command again",
+        )
 
 
 def _lay_out(tree: Path, wheels: Path, kit: Path) -> None:
@@ -230,7 +243,14 @@ def _stand_ins(lib64: Path) -> None:
     """
     devrt, static = lib64 / "libcudadevrt.a", lib64 / "libcudart_static.a"
     if not devrt.exists():
-        write_text(devrt, "!<arch>\n")
+        empty = lib64 / "empty.o"
+        # nvlink warns at each link of an archive without any object; where there is no
+        # assembler yet, an empty one links all the same
+        made = run(["as", "-o", empty, "/dev/null"], timeout=TOOL_S).ok
+        made = made and run(["ar", "rcs", devrt, empty], timeout=TOOL_S).ok
+        empty.unlink(missing_ok=True)
+        if not made:
+            write_text(devrt, "!<arch>\n")
     if not static.exists():
         write_text(static, "INPUT ( -lcudart )\n")
 
