@@ -126,7 +126,7 @@ def libraries(
             add(name, folder / name)
     for root in site.roots:
         for pattern in patterns:
-            for path in sorted(root.glob(pattern)):
+            for path in filter(_is_library, sorted(root.glob(pattern))):
                 add(path.relative_to(root).as_posix(), path)
     return sorted(found.values(), key=lambda f: f.name)
 
@@ -144,6 +144,10 @@ def shared_objects(place: Path) -> list[Path]:
 def is_shared_object(name: str) -> bool:
     """Say whether a file of this name is one that the loader would be given."""
     return bool(_SHARED_OBJECT.fullmatch(name.rpartition("/")[2]))
+
+
+def _is_library(path: Path) -> bool:
+    return is_shared_object(path.name)
 
 
 def _below(root: Path, top: str) -> Path | None:

@@ -58,15 +58,6 @@ class Elf:
     sections: frozenset[str]
 
 
-def is_elf(path: Path) -> bool:
-    """Say whether a file starts like an ELF file; false when it cannot be read."""
-    try:
-        with path.open("rb") as fh:
-            return fh.read(4) == b"\x7fELF"
-    except OSError:
-        return False
-
-
 def read(path: Path) -> Elf:
     """Read a shared library or a program.
 
