@@ -69,7 +69,7 @@ def start() -> Iterator[Start]:
         proc = subprocess.Popen(  # type: ignore[call-overload]  # options are varied
             [os.fspath(a) for a in argv],
             stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             text=True,
             **options,
         )
@@ -82,8 +82,9 @@ def start() -> Iterator[Start]:
     for proc in running:
         proc.kill()
         proc.wait()
-        if proc.stdout:
-            proc.stdout.close()
+        for pipe in (proc.stdin, proc.stdout):
+            if pipe:
+                pipe.close()
 
 
 def mapping(path: Path) -> list[str | Path]:
@@ -375,7 +376,7 @@ class TestInnocent:
     def test_activated_shell(self, venv: Path, start: Start) -> None:
         """A shell in an activated environment is no Python and does not count."""
         env = {**os.environ, "VIRTUAL_ENV": str(venv)}
-        pid = start(["sh", "-c", "echo ready; read x < /dev/zero; sleep 99"], env=env)
+        pid = start(["sh", "-c", "echo ready; read x; exit"], env=env)
         assert found(venv, pid) is None
 
     def test_itself(self, venv: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,10 @@ def as_nobody(work: Callable[[], Any]) -> Any:
     imports late must have been imported before.
     """
     read_end, write_end = os.pipe()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # the child runs on alone and takes no lock that a thread may hold
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if pid == 0:
         try:
             os.close(read_end)

@@ -88,6 +88,21 @@ class TestGate:
         assert "87221 /srv/venvs/one/bin/python" in out.getvalue()
         assert "ONECAT_FORCE=1: building although" in out.getvalue()
 
+    def test_patience(self) -> None:
+        """The last processes of a killed build are given time to leave."""
+        answers = [ScanResult(users=(ARTICLE,)), ScanResult()]
+        out = io.StringIO()
+        result = gate.guard(
+            Console(out),
+            VENV,
+            None,
+            force=False,
+            patience=5,
+            look=lambda targets: answers.pop(0),
+        )
+        assert result.free
+        assert out.getvalue() == ""
+
     def test_free(self) -> None:
         """Nobody there: nothing is printed and the build goes on."""
         out = io.StringIO()
@@ -97,10 +112,10 @@ class TestGate:
     def test_unknown(self) -> None:
         """What could not be seen is reported, and does not block."""
         out = io.StringIO()
-        found = ScanResult(unknown=3, hidden=True)
+        found = ScanResult(unknown=3, blind=("/proc hides the others",))
         gate.guard(Console(out), VENV, None, force=False, look=says(found))
         assert "3 process(es) of others may not be looked into" in out.getvalue()
-        assert "/proc hides the processes of other users" in out.getvalue()
+        assert "/proc hides the others" in out.getvalue()
 
     def test_gpu_pids(self) -> None:
         """Pids of all cards are joined; without NVML there are none."""

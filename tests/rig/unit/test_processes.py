@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,9 @@ class TestWords:
         fake.add(7, environ={"A": "1=2", "B": ""})
         (fake.root / "7/environ").write_bytes(b"A=1=2\0B=\0junk\0")
         assert processes.environ(7, fake.root) == {"A": "1=2", "B": ""}
+        assert processes.variable(7, "A", fake.root) == "1=2"
+        assert processes.variable(7, "junk", fake.root) == ""
+        assert processes.variable(8, "A", fake.root) == ""
 
     def test_user(self, fake: FakeProc) -> None:
         """The real user id is read, and named where it has a name."""
@@ -166,7 +170,17 @@ class TestMounts:
         """A /proc that hides other users says so in its options."""
         line = mount_line("0:5", "/", str(fake.root), "proc", options)
         (fake.root / str(fake.own) / "mountinfo").write_text(line + "\n")
-        assert processes.others_hidden(fake.root) is hidden
+        assert processes.blind_spots(fake.own, fake.root) == ()
+        shutil.rmtree(fake.root / "1")
+        assert bool(processes.blind_spots(fake.own, fake.root)) is hidden
+
+    @pytest.mark.parametrize(
+        ("space", "blind"), [("pid:[4026531836]", False), ("pid:[4026532000]", True)]
+    )
+    def test_container(self, fake: FakeProc, space: str, blind: bool) -> None:
+        """In a pid namespace of its own a process does not see the machine."""
+        (fake.root / str(fake.own) / "ns/pid").symlink_to(space)
+        assert bool(processes.blind_spots(fake.own, fake.root)) is blind
 
     def test_link(self, fake: FakeProc) -> None:
         """A link that may not be read is unknown."""

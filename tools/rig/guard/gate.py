@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError
+from tools.rig.guard import signs
 from tools.rig.guard.scan import ScanResult, User, scan
 from tools.rig.guard.targets import Targets
 from tools.rig.host import gpu
 
+_AGAIN_S = 0.5
 _WIDTH = 200
 """Letters of a command line that a message shows."""
 
@@ -63,19 +66,17 @@ def reasons(user: User) -> str:
     if user.maps:
         more = len(user.maps) - 1
         words.insert(0, f"maps {user.maps[0]}" + (f" and {more} more" if more else ""))
-    return ", ".join(words)
+    return signs.one_line(", ".join(words))
 
 
 def unknown_lines(found: ScanResult) -> list[str]:
     """Return what the scan could not see; empty when it saw everything."""
-    lines = []
+    lines = list(found.blind)
     if found.unknown:
         lines.append(
             f"{found.unknown} process(es) of others may not be looked into: whether "
             "they use it is unknown (root can tell)"
         )
-    if found.hidden:
-        lines.append("/proc hides the processes of other users: they are unknown")
     return lines
 
 
@@ -98,6 +99,7 @@ def guard(
     checkout: Path | None,
     *,
     force: bool,
+    patience: float = 0.0,
     look: Callable[[Targets], ScanResult] = look_at,
 ) -> ScanResult:
     """Refuse to go on while the environment or the checkout's libraries are in use.
@@ -111,6 +113,9 @@ def guard(
         As for :meth:`Targets.of`.
     force
         Go on all the same; the processes are named as a warning.
+    patience
+        Seconds to wait for them to leave: the compilers of a build that was killed need
+        a moment. Nothing is waited for with `force`.
     look
         The scan.
 
@@ -119,7 +124,11 @@ def guard(
     InUseError
         When processes use it, or may use it and cannot be looked into.
     """
+    deadline = time.monotonic() + (0.0 if force else patience)
     found = look(Targets.of(venv, checkout))
+    while not found.free and time.monotonic() < deadline:
+        time.sleep(_AGAIN_S)
+        found = look(Targets.of(venv, checkout))
     for line in unknown_lines(found):
         console.mark("unknown", line)
     if found.free:

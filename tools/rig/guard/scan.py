@@ -50,13 +50,13 @@ class ScanResult:
 
     ``users`` certainly use the environment; ``suspects`` may not be looked into and
     give a sign that they do; ``unknown`` counts those that may not be looked into and
-    give none. ``hidden`` says that /proc does not show the processes of others.
+    give none. ``blind`` says why there may be others that /proc does not even list.
     """
 
     users: tuple[User, ...] = ()
     suspects: tuple[User, ...] = ()
     unknown: int = 0
-    hidden: bool = False
+    blind: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -109,7 +109,7 @@ def scan(
         users=tuple(users),
         suspects=tuple(suspects),
         unknown=unknown,
-        hidden=processes.others_hidden(proc),
+        blind=processes.blind_spots(own, proc),
         seconds=time.monotonic() - begin,
     )
 

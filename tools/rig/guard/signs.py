@@ -9,7 +9,7 @@ until it imports an extension module only its arguments and its environment tell
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,18 +65,17 @@ def interpreter(
         Device and inode of the environment's folder ``bin``.
     """
     words = processes.cmdline(pid, proc)
-    env = processes.environ(pid, proc) or {}
     program = words[0] if words else ""
     if os.fsencode(program).startswith(names.typed_inside):
         return f"was started as {program}"
-    folder = _folder_of(pid, program, env, proc)
+    folder = _folder_of(pid, program, proc)
     if folder is not None:
         if programs is not None and identity(folder) == programs:
             return f"was started as {program}"
         if os.path.exists(os.path.join(folder, b"..", b"pyvenv.cfg")):
             # it runs from another environment and only inherited the variable
             return ""
-    active = env.get("VIRTUAL_ENV", "")
+    active = processes.variable(pid, "VIRTUAL_ENV", proc)
     if os.fsencode(active.rstrip("/") + "/").startswith(names.typed_inside):
         return f"has VIRTUAL_ENV={active}"
     return ""
@@ -140,9 +139,7 @@ def identity(path: bytes | Path) -> tuple[int, int] | None:
     return (info.st_dev, info.st_ino)
 
 
-def _folder_of(
-    pid: int, program: str, env: Mapping[str, str], proc: Path
-) -> bytes | None:
+def _folder_of(pid: int, program: str, proc: Path) -> bytes | None:
     """Return the folder a program was started from, as a path that we can open."""
     here = os.fsencode(f"{proc}/{pid}")
     folder, slash, name = os.fsencode(program).rpartition(b"/")
@@ -151,7 +148,8 @@ def _folder_of(
     if slash:
         return here + b"/cwd/" + folder
     if name:
-        for entry in os.fsencode(env.get("PATH", "")).split(b":"):
+        path = os.fsencode(processes.variable(pid, "PATH", proc))
+        for entry in path.split(b":"):
             found = here + b"/root" + entry
             if entry.startswith(b"/") and os.path.lexists(found + b"/" + name):
                 return found

@@ -20,6 +20,8 @@ PROC = Path("/proc")
 _PF_EXITING = 0x4
 _PF_KTHREAD = 0x200000
 _CHUNK = 1 << 16
+_HIDING = frozenset(f"hidepid={word}" for word in ["2", "invisible", "4", "ptraceable"])
+_FIRST_PIDS = "pid:[4026531836]"
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
@@ -159,6 +161,16 @@ def environ(pid: int, proc: Path = PROC) -> dict[str, str] | None:
     return {key: value for key, sep, value in pairs if sep}
 
 
+def variable(pid: int, key: str, proc: Path = PROC) -> str:
+    """Return one variable of the environment the process started with, or ""."""
+    try:
+        data = b"\0" + read(f"{proc}/{pid}/environ")
+    except OSError:
+        return ""
+    _, _, after = data.partition(b"\0" + os.fsencode(key) + b"=")
+    return os.fsdecode(after.partition(b"\0")[0])
+
+
 def uid(pid: int, proc: Path = PROC) -> int | None:
     """Return the real user id, or None when the process is gone."""
     # the owner of the folder will not do: it is root for whatever is not dumpable
@@ -215,20 +227,30 @@ def mounts(pid: int | str = "self", proc: Path = PROC) -> list[MountEntry]:
     return found
 
 
-def others_hidden(proc: Path = PROC) -> bool:
-    """Say whether this /proc shows an ordinary user only the user's own processes.
+def blind_spots(pid: int, proc: Path = PROC) -> tuple[str, ...]:
+    """Return why processes may exist that this /proc does not list at all.
 
-    Source: the mount option ``hidepid`` of proc(5), 2 or ``invisible``, 4 or
-    ``ptraceable``.
+    Parameters
+    ----------
+    pid
+        A process of our own, whose namespaces are ours.
+
+    Notes
+    -----
+    The mount option ``hidepid`` is described in proc(5); the number of the first pid
+    namespace is fixed by the kernel (PROC_PID_INIT_INO).
     """
+    found = []
     point = os.fsencode(proc)
     options = [m.options for m in mounts("self", proc) if m.point == point]
-    words = options[-1].split(",") if options else []
-    hiding = {"2", "invisible", "4", "ptraceable"}
-    return any(
-        word.startswith("hidepid=") and word.partition("=")[2] in hiding
-        for word in words
-    )
+    words = set(options[-1].split(",")) if options else set()
+    # whom the option does not concern, root for one, sees the first process
+    if words & _HIDING and not os.path.exists(f"{proc}/1"):
+        found.append("/proc hides the processes of other users")
+    space = link(f"{proc}/{pid}/ns/pid")
+    if space not in (None, _FIRST_PIDS):
+        found.append("processes outside this container cannot be seen")
+    return tuple(found)
 
 
 def _text(path: str) -> str:
