@@ -9,182 +9,54 @@ it is optional and never shipped.
 
 from __future__ import annotations
 
+import difflib
 import os
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import checked_path
+from tools.rig.base.options import SETTINGS as SETTINGS
+from tools.rig.base.options import Setting as Setting
+from tools.rig.base.options import flag_one as flag_one
+from tools.rig.base.options import folder as folder
+from tools.rig.base.options import mirrors as mirrors
+from tools.rig.base.options import positive_int as positive_int
+from tools.rig.base.options import text as text
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-
-@dataclass(frozen=True)
-class Setting:
-    """One setting: how it is called everywhere, how its text is read, and what it is
-    for.
-    """
-
-    name: str
-    variable: str
-    parse: Callable[[Any], Any]
-    default: Any
-    help: str
-
-
-def positive_int(value: Any) -> int:
-    """Read a whole number above zero.
-
-    Raises
-    ------
-    ValueError
-        For anything else.
-    """
-    number = int(str(value))
-    if number < 1 or isinstance(value, (bool, float)):
-        raise ValueError("must be a whole number above 0")
-    return number
-
-
-def flag_one(value: Any) -> bool:
-    """Read a switch that is on for ``1`` and off for ``0`` or nothing.
-
-    Raises
-    ------
-    ValueError
-        For anything else: half-typed overrides must not pass silently.
-    """
-    text = "1" if value is True else "0" if value is False else str(value).strip()
-    if text not in ("", "0", "1"):
-        raise ValueError("must be 1 or unset")
-    return text == "1"
-
-
-def text(value: Any) -> str:
-    """Read a line of text without line breaks.
-
-    Raises
-    ------
-    ValueError
-        When it is no text or holds a line break.
-    """
-    if not isinstance(value, (str, Path)) or "\n" in str(value):
-        raise ValueError("must be one line of text")
-    return str(value)
-
-
-def folder(value: Any) -> Path:
-    """Read an absolute path; ``~`` is expanded."""
-    return checked_path(text(value)).expanduser().absolute()
-
-
-def mirrors(value: Any) -> dict[str, str]:
-    """Read ``prefix = mirror`` pairs: a TOML table, or ``prefix=mirror`` words in the
-    environment.
-
-    Raises
-    ------
-    ValueError
-        When a pair has no ``=``.
-    """
-    if isinstance(value, Mapping):
-        return {text(k): text(v) for k, v in value.items()}
-    pairs = [word.partition("=") for word in str(value).split()]
-    if any(not sep or not key or not val for key, sep, val in pairs):
-        raise ValueError("must be words of the form PREFIX=MIRROR")
-    return {key: val for key, _, val in pairs}
-
-
-SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        "profile",
-        "ONECAT_PROFILE",
-        text,
-        None,
-        "profile to build (default: the one that fits the target)",
-    ),
-    Setting(
-        "source",
-        "ONECAT_SOURCE",
-        folder,
-        None,
-        "checkout to build (default: here, else the sample)",
-    ),
-    Setting(
-        "local_root",
-        "ONECAT_LOCAL_ROOT",
-        folder,
-        None,
-        "folder on a local disk for everything the suite makes",
-    ),
-    Setting(
-        "jobs",
-        "MAX_JOBS",
-        positive_int,
-        None,
-        "compiles at once (default: what memory and cores allow)",
-    ),
-    Setting(
-        "force",
-        "ONECAT_FORCE",
-        flag_one,
-        False,
-        "1: build although the environment is in use (never past the lock)",
-    ),
-    Setting(
-        "python",
-        "ONECAT_PYTHON",
-        text,
-        None,
-        "Python version or interpreter for the environment",
-    ),
-    Setting(
-        "torch_index",
-        "ONECAT_TORCH_INDEX",
-        text,
-        "auto",
-        "auto, pytorch (its own index) or default (pip's and uv's index)",
-    ),
-    Setting(
-        "git_mirrors",
-        "ONECAT_GIT_MIRRORS",
-        mirrors,
-        {},
-        "PREFIX=MIRROR words: git clones PREFIX from MIRROR",
-    ),
-    Setting(
-        "apt_mirror",
-        "ONECAT_APT_MIRROR",
-        text,
-        None,
-        "distribution mirror for the toolkit (default: this machine's own)",
-    ),
-    Setting(
-        "offline",
-        "ONECAT_OFFLINE",
-        flag_one,
-        False,
-        "1: never fetch anything; say what is missing instead",
-    ),
+_ALSO_READ = frozenset(
+    {
+        "ONECAT_CONFIG",
+        "ONECAT_TEST_CACHE",
+        "ONECAT_TORCH_CU128_URLS",
+        "ONECAT_VLLM_PIN_TORCH_CU128",
+    }
 )
+"""Variables that are no settings: ours, and those that the host repository reads."""
+
+_ALIKE = 0.8
+"""How alike two names must be for the one to be a slip for the other (0 to 1)."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Resolved settings. ``values[name]`` is the value, ``origin[name]`` says where it
-    came from.
-    """
+    """Resolved settings: each value, and in ``origin`` where it came from."""
 
     values: Mapping[str, Any]
     origin: Mapping[str, str]
 
     def __getattr__(self, name: str) -> Any:
+        # a copy is looked at before it has its values
+        if name.startswith("__") or name in ("values", "origin"):
+            raise AttributeError(name)
         try:
             return self.values[name]
         except KeyError:
@@ -201,71 +73,113 @@ def resolve(
     Parameters
     ----------
     cli
-        Values from the command line; None values count as not given.
+        Values from the command line. None and False count as not given, since a switch
+        that nobody typed is False.
     env
-        The environment; our own when None.
+        The environment; our own when None. A variable that is set to nothing counts as
+        not given.
     file
-        A ``rig.toml``; one that does not exist is an empty one.
+        A ``rig.toml``; one that does not exist is an empty one, unless
+        ``ONECAT_CONFIG`` names it.
 
     Raises
     ------
     UsageError
-        For a value that cannot be read, an unknown key in the file, or an unknown
-        ``ONECAT_*`` variable.
+        For a value that cannot be read, an unknown key in the file, or an ``ONECAT_*``
+        variable that is nearly one of ours.
     """
     env = os.environ if env is None else env
     cli = cli or {}
+    named = env.get("ONECAT_CONFIG")
+    if named and file == Path(named) and not file.exists():
+        raise UsageError(
+            f"ONECAT_CONFIG names {file}, which does not exist",
+            hint="unset ONECAT_CONFIG",
+        )
     from_file = _read_file(file)
     _refuse_unknown(env, from_file, file)
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for setting in SETTINGS:
+        typed = cli.get(setting.name)
         for given, where in (
-            (cli.get(setting.name), "command line"),
+            (None if typed is False else typed, "command line"),
             (env.get(setting.variable) or None, f"environment ({setting.variable})"),
             (from_file.get(setting.name), str(file)),
         ):
-            if given is None:
-                continue
-            try:
-                values[setting.name] = setting.parse(given)
-            except (ValueError, TypeError) as exc:
-                raise UsageError(
-                    f"{setting.name} = {given!r} from the {where}: {exc}"
-                    if "line" in where
-                    else f"{setting.name} = {given!r} from {where}: {exc}",
-                    hint=f"{setting.help}",
-                ) from exc
-            origin[setting.name] = where
-            break
+            if given is not None:
+                values[setting.name] = _parsed(setting, given, where)
+                origin[setting.name] = where
+                break
         else:
             values[setting.name], origin[setting.name] = setting.default, "default"
     return Settings(values, origin)
 
 
-_OTHER_VARIABLES = frozenset(
-    {"ONECAT_CONFIG", "ONECAT_VLLM_PIN_TORCH_CU128", "ONECAT_TEST_CACHE"}
-)
+def _parsed(setting: Setting, given: Any, where: str) -> Any:
+    try:
+        return setting.parse(given)
+    except (ValueError, TypeError, RuntimeError, UsageError) as exc:
+        if where == "command line":
+            place = "the command line"
+            hint = f"--{setting.name.replace('_', '-')} {setting.example}".rstrip()
+            if setting.parse is flag_one:
+                hint = f"--{setting.name}"
+        elif where.startswith("environment"):
+            place = f"the {where}"
+            hint = f"export {setting.variable}={shlex.quote(setting.example)}"
+        else:
+            place = where
+            hint = f"write {setting.name} = {setting.toml_example()} in {where}"
+        raise UsageError(
+            f"{setting.name} = {given!r} from {place}: {exc}",
+            usual=f"{setting.name}: {setting.help}.",
+            hint=hint,
+        ) from exc
 
 
 def _refuse_unknown(
     env: Mapping[str, str], from_file: Mapping[str, Any], file: Path | None
 ) -> None:
-    known = {s.variable for s in SETTINGS} | _OTHER_VARIABLES
-    names = {s.name for s in SETTINGS}
+    names = [s.name for s in SETTINGS]
     for key in from_file:
         if key not in names:
+            near = _nearest(key.lower().replace("-", "_"), names)
             raise UsageError(
                 f"unknown setting {key!r} in {file}",
-                hint=f"known: {', '.join(sorted(names))}",
+                usual=f"Known: {', '.join(sorted(names))}.",
+                hint=f"write {near} = ..." if near else f"correct {file}",
             )
-    # the host reads ONECAT_* variables of its own, so an unknown one is only refused
-    # when it is nearly one of ours
+    known = {*(s.variable for s in SETTINGS), *_ALSO_READ}
+    by_bare = {"CONFIG": "ONECAT_CONFIG"}
+    for setting in SETTINGS:
+        # ONECAT_JOBS and ONECAT_MAX_JOBS are likely guesses for MAX_JOBS
+        for name in (setting.name, setting.variable.removeprefix("ONECAT_")):
+            by_bare[_bare(f"ONECAT_{name}")] = setting.variable
     for key in env:
-        if key.startswith("ONECAT_") and key not in known and key.upper() in known:
+        bare = _bare(key)
+        if not bare or key in known:
+            continue
+        # the host repository has ONECAT_* variables of its own, and may get more: only
+        # what is nearly one of ours is a slip
+        near = _nearest(bare, by_bare)
+        if near is not None:
             raise UsageError(
-                f"unknown variable {key}", hint=f"export {key.upper()}=..."
+                f"unknown variable {key}",
+                usual=f"It would not be read; {by_bare[near]} would.",
+                hint=f"unset {key}; export {by_bare[near]}={shlex.quote(env[key])}",
             )
+
+
+def _bare(variable: str) -> str:
+    """Return the part behind ``ONECAT_``, however that is written, or nothing."""
+    squeezed = variable.upper().replace("_", "").replace("-", "")
+    return squeezed[6:] if squeezed.startswith("ONECAT") else ""
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=_ALIKE)
+    return found[0] if found else None
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:
@@ -273,10 +187,11 @@ def _read_file(file: Path | None) -> dict[str, Any]:
         return {}
     try:
         with file.open("rb") as fh:
-            return tomllib.load(fh)
+            found: dict[str, Any] = tomllib.load(fh)
     except FileNotFoundError:
         return {}
-    except (OSError, tomllib.TOMLDecodeError) as exc:
+    except (OSError, ValueError) as exc:
         raise UsageError(
             f"cannot read {file}: {exc}", hint=f"correct or move {file}"
         ) from exc
+    return found

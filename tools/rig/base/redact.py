@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Takes secrets out of anything that is written: records, logs, names of processes,
-messages.
+"""Takes secrets out of whatever is written: records, logs, command lines, messages.
 
 A value is a secret when its name says so (``HF_TOKEN``, ``--api-key``), when its shape
 is that of a known token, or when it is the password of a URL. What is replaced becomes
-``***``, so that a reader sees that something was there.
+``***``, so that a reader sees that something was there. Names that only sound alike
+stay readable, since a log full of masks helps nobody: ``--tokenizer``, ``token_ids``,
+``max_num_batched_tokens``.
 """
 
 from __future__ import annotations
@@ -16,47 +17,194 @@ import regex as re
 
 MASK = "***"
 
-_NAME = r"[A-Za-z0-9_.-]*(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key|private[_-]?key|credential|authorization|cookie)[A-Za-z0-9_.-]*"
-_SECRET_NAME = re.compile(rf"^-{{0,2}}{_NAME}$", re.IGNORECASE)
+_SECRET_WORDS = frozenset(
+    [
+        "secret",
+        "secrets",
+        "password",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "apikey",
+        "accesskey",
+        "secretkey",
+        "privatekey",
+        "authtoken",
+        "accesstoken",
+        "apitoken",
+        "hftoken",
+        "credential",
+        "credentials",
+        "authorization",
+        "cookie",
+        "sshpass",
+    ]
+)
+# before "key": a key that opens something, and not a key to sort or cache by
+_KEY_KINDS = frozenset(
+    [
+        "api",
+        "access",
+        "private",
+        "secret",
+        "account",
+        "storage",
+        "encryption",
+        "signing",
+        "deploy",
+        "auth",
+        "master",
+    ]
+)
+# before "token": a piece of text, and not a pass
+_TEXT_TOKENS = frozenset(
+    [
+        "eos",
+        "bos",
+        "pad",
+        "unk",
+        "sep",
+        "cls",
+        "mask",
+        "per",
+        "next",
+        "last",
+        "first",
+        "start",
+        "stop",
+        "end",
+        "special",
+        "prompt",
+        "image",
+        "video",
+        "audio",
+        "text",
+        "input",
+        "output",
+        "added",
+        "new",
+        "each",
+        "draft",
+        "generated",
+        "sampled",
+        "expected",
+        "unexpected",
+        "invalid",
+    ]
+)
+# at the end: the place or the size of a secret, and not the secret
+_HARMLESS_ENDS = frozenset(
+    [
+        "path",
+        "file",
+        "dir",
+        "folder",
+        "count",
+        "counts",
+        "size",
+        "length",
+        "limit",
+        "type",
+        "types",
+        "ids",
+        "index",
+    ]
+)
+_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
+_STEM = (
+    r"token|secret|passw|passphrase|passcode|sshpass|pwd|_PASS|key|credential|"
+    r"authorization|cookie"
+)
+# lengths are bounded here and below, so that no line takes more than linear time
+_NAME = rf"(?<![\w.:-])-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}"
 _ASSIGNED = re.compile(
-    rf"(?P<name>(?<![A-Za-z0-9_])-{{0,2}}{_NAME})(?P<sep>\s*[=:]\s*|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;]+)",
+    rf"(?P<name>{_NAME})(?P<sep>[\"']?:[ \t]+|[\"']:|[\"']?[ \t]*=(?!=)[ \t]*|[ \t]+)"
+    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'&]+)",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?P<head>(?:authorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:\w+[ \t]+)?|"
+    r"cookie[\"']?:[ \t]*[\"']?))(?P<value>[^\"'\n]+)",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"\b(bearer)[ \t]+(?=\S*[\d._~+/=-])[\w.~+/=-]{8,}", re.IGNORECASE)
 _URL = re.compile(
-    r"(?P<head>[a-z][a-z0-9+.-]*://)(?P<user>[^\s/@:]*)(?::[^\s/@]*)?@", re.IGNORECASE
+    r"(?P<head>\b[a-z][a-z0-9+.-]{0,20}://)(?P<user>[^\s/@:\"']*)(?P<rest>:[^\s/\"']*)?@",
+    re.IGNORECASE,
+)
+_SIGNED = re.compile(
+    r"(?P<head>[?&](?:sig|signature|x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid)=)"
+    r"[^\s&\"']+",
+    re.IGNORECASE,
 )
 _SHAPES = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|sk-[A-Za-z0-9_-]{16,}|"
-    r"AKIA[0-9A-Z]{16}|xox[abpr]-[A-Za-z0-9-]{10,}|glpat-[A-Za-z0-9_-]{16,}|pypi-[A-Za-z0-9_-]{20,})"
+    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
+    r"sk-(?=[\w-]{0,200}\d)[\w-]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}|LTAI[0-9A-Za-z]{12,}|"
+    r"AIza[\w-]{35}|ya29\.[\w-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|"
+    r"glpat-[\w-]{16,}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{16,}|"
+    r"eyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]*)"
 )
+_KEY_BLOCK = re.compile(
+    r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----).*?(-----END [A-Z0-9 ]+-----|\Z)",
+    re.DOTALL,
+)
+# most lines of a log hold nothing of this kind, and are told apart in one go
+_ANY = re.compile(
+    rf"{_STEM}|bearer|://|[?&]sig|hf_|gh[pousr]_|github_pat_|sk-|AKIA|ASIA|LTAI|AIza|"
+    r"ya29\.|xox|glpat-|npm_|pypi-|eyJ",
+    re.IGNORECASE,
+)
+_USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
 
 
 def is_secret_name(name: str) -> bool:
     """Say whether a variable or option of this name holds a secret."""
-    return bool(_SECRET_NAME.match(name))
+    words = [w.lower() for w in _WORD.findall(name)]
+    if not words or words[-1] in _HARMLESS_ENDS:
+        return False
+    if not _SECRET_WORDS.isdisjoint(words):
+        return True
+    pairs = list(zip(["", *words], words))
+    if any(after == "key" and before in _KEY_KINDS for before, after in pairs):
+        return True
+    before, last = pairs[-1]
+    if last == "token":
+        return before not in _TEXT_TOKENS and "per" not in words
+    # PWD and OLDPWD are folders; a first pass is a stage of work
+    return (last == "pwd" and before != "") or name.endswith("_PASS")
 
 
 def text(value: str) -> str:
     """Return `value` with every secret in it masked."""
-    value = _URL.sub(rf"\g<head>{MASK}@", value)
-    value = _BEARER.sub(rf"\1 {MASK}", value)
-    value = _ASSIGNED.sub(_mask_assigned, value)
-    return _SHAPES.sub(MASK, value)
+    if not _ANY.search(value):
+        return value
+    value = str(_KEY_BLOCK.sub(rf"\1{MASK}\2", value))
+    value = str(_URL.sub(_mask_url, value))
+    value = str(_SIGNED.sub(rf"\g<head>{MASK}", value))
+    value = str(_HEADER.sub(rf"\g<head>{MASK}", value))
+    value = str(_BEARER.sub(rf"\1 {MASK}", value))
+    value = str(_ASSIGNED.sub(_mask_assigned, value))
+    return str(_SHAPES.sub(MASK, value))
 
 
 def argv(args: Iterable[str]) -> list[str]:
-    """Return a command line with secrets masked, also where the value is an argument of
-    its own.
-    """
+    """Return a command line with secrets masked, also those in words of their own."""
     out: list[str] = []
-    hide_next = False
+    hide = 0.0
+    user = False
     for arg in args:
-        if hide_next and not arg.startswith("-"):
-            out.append(MASK)
+        if arg.startswith("-") or not hide:
+            name, colon, password = arg.partition(":")
+            told = user and colon and not (name + password).isdigit()
+            out.append(f"{name}:{MASK}" if told else _word(arg))
+            hide = 0.0
         else:
-            out.append(text(arg))
-        hide_next = arg.startswith("-") and "=" not in arg and is_secret_name(arg)
+            out.append(MASK)
+            hide -= 1
+        user = arg in _USER_OPTIONS
+        if arg.startswith("-") and "=" not in arg and is_secret_name(arg):
+            # a server takes several keys behind one option
+            hide = float("inf") if "key" in arg.lower() else 1
     return out
 
 
@@ -68,9 +216,40 @@ def env(values: Mapping[str, str | None]) -> dict[str, str | None]:
     }
 
 
+def _word(arg: str) -> str:
+    """Mask one argument; in ``NAME=value`` the value goes up to the end of the word."""
+    name, sep, value = arg.partition("=")
+    if value and is_secret_name(name) and not re.search(r"[\s/:?&]", name):
+        return f"{name}{sep}{MASK}"
+    return text(arg)
+
+
 def _mask_assigned(match: re.Match[str]) -> str:
-    # "token is": prose after a telling word is no assignment; an option or a NAME=value
-    # is
-    if match["sep"].isspace() and not match["name"].startswith("-"):
-        return match[0]
-    return f"{match['name']}{match['sep']}{MASK}"
+    name, sep, value = str(match["name"]), str(match["sep"]), str(match["value"])
+    if name.lower().endswith(("authorization", "cookie")) and "=" not in sep:
+        # a header: its whole value is masked already
+        return str(match[0])
+    if not is_secret_name(name) or not _is_assignment(name, sep, value):
+        return f"{name}{sep}{text(value)}"
+    quote = value[0] if value[0] in "\"'" else ""
+    return f"{name}{sep}{quote}{MASK}{quote}"
+
+
+def _is_assignment(name: str, sep: str, value: str) -> bool:
+    """Tell ``--api-key X`` and ``token=X`` from prose and from program text."""
+    if sep.isspace():
+        return name.startswith("-") and not value.startswith("-")
+    if name.lower() != "token" or sep == "=":
+        return True
+    # "unexpected token: foo", "auto token = next();"
+    return len(value) >= 8 and any(c.isdigit() for c in value) and "(" not in value
+
+
+def _mask_url(match: re.Match[str]) -> str:
+    head, user, rest = str(match["head"]), str(match["user"]), match["rest"]
+    # "ssh://git@host" names an account; a lone name before a web host is a token
+    if rest is None and (
+        not user or not head.lower().endswith(("http://", "https://"))
+    ):
+        return str(match[0])
+    return f"{head}{MASK}@"

@@ -10,14 +10,15 @@ target's C++ standard.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import Version
 
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.toolkit_kit import Recipe
-from tools.rig.host.compilers import HostCompiler, refusal
+from tools.rig.host import compat
+from tools.rig.host.compilers import HostCompiler, refusal, user_choice
 from tools.rig.host.cuda import Toolkit
 
 _FULL_HEADERS = ("cublas_v2.h", "cusparse.h", "cusolverDn.h", "curand.h", "nvrtc.h")
@@ -56,12 +57,23 @@ def toolkit_refusal(toolkit: Toolkit, profile: Profile) -> str:
         return f"CUDA {toolkit.release} is older than {profile.toolkit_min}"
     if version > Version(profile.toolkit_max):
         return f"CUDA {toolkit.release} is newer than {profile.toolkit_max}"
+    if compat.gcc_max(toolkit.release) is None:
+        return f"no facts about CUDA {toolkit.release}"
     if profile.toolkit_parts == "full":
-        include = toolkit.root / "include"
-        lacking = [h for h in _FULL_HEADERS if not (include / h).exists()]
+        places = [toolkit.root / "include"]
+        places += toolkit.root.glob("targets/*/include")
+        lacking = [
+            h for h in _FULL_HEADERS if not any((p / h).exists() for p in places)
+        ]
         if lacking:
             return f"has no {lacking[0]}, which the target compiles against"
     return ""
+
+
+def user_set(env: Mapping[str, str]) -> frozenset[str]:
+    """Return which half of the pair the user has set, for :func:`choose`."""
+    names = {"CUDA_HOME"} if env.get("CUDA_HOME") else set()
+    return frozenset(names | ({"NVCC_CCBIN"} if user_choice(env) else set()))
 
 
 def choose(
@@ -71,6 +83,7 @@ def choose(
     recipes: Sequence[Recipe],
     *,
     set_by_user: frozenset[str] = frozenset(),
+    no_recipes: str = "none can be brought on this distribution",
 ) -> PairPlan:
     """Choose a pair for a profile.
 
@@ -85,37 +98,36 @@ def choose(
     set_by_user
         Which of ``CUDA_HOME`` and ``NVCC_CCBIN`` the user has set: those are honoured
         or refused, never replaced silently.
+    no_recipes
+        Why `recipes` is empty, should it matter.
     """
-    reasons = []
-    fitting = []
-    for toolkit in toolkits:
-        why = toolkit_refusal(toolkit, profile)
-        if not why:
-            fitting.append(toolkit)
-            continue
-        reasons.append(f"passed over {toolkit.describe()}: {why}")
-        if toolkit.origin == "CUDA_HOME" and "CUDA_HOME" in set_by_user:
-            return PairPlan(
-                None,
-                None,
-                None,
-                None,
-                tuple(reasons),
-                f"CUDA_HOME is set to {toolkit.root}, but: {why}",
+    reasons = [
+        _passed_over(toolkit.describe(), toolkit.problem, why)
+        for toolkit in toolkits
+        if (why := toolkit_refusal(toolkit, profile))
+    ]
+    fitting = [t for t in toolkits if not toolkit_refusal(t, profile)]
+    fit = [r for r in recipes if _recipe_fits(r, profile)]
+    fitting.sort(key=lambda t: _rank(t, _wanted_release(profile)))
+    if "CUDA_HOME" in set_by_user:
+        own = [t for t in toolkits if t.origin == "CUDA_HOME"]
+        why = toolkit_refusal(own[0], profile) if own else ""
+        if why:
+            return _problem(
+                reasons,
+                f"CUDA_HOME is set to {own[0].root}, but: {why}",
                 "unset CUDA_HOME, and one that fits is found or brought",
             )
-    usable = compilers
-    if "NVCC_CCBIN" in set_by_user and compilers:
-        usable = compilers[:1]
-    wanted = _wanted_release(profile)
-    fitting.sort(key=lambda t: _rank(t, wanted))
+        fitting, fit = own or fitting, [] if own else fit
+    usable = compilers[:1] if "NVCC_CCBIN" in set_by_user else compilers
     for toolkit in fitting:
         for compiler in usable:
             why = refusal(toolkit.release, compiler, profile.cxx)
             if not why:
                 return PairPlan(toolkit, None, compiler, None, tuple(reasons))
-            reasons.append(f"passed over {compiler.describe()}: {why}")
-    fit = [r for r in recipes if _recipe_fits(r, profile)]
+            reason = _passed_over(compiler.describe(), compiler.problem, why)
+            if reason not in reasons:
+                reasons.append(reason)
     for recipe in fit:
         for compiler in usable:
             if not refusal(recipe.release, compiler, profile.cxx):
@@ -124,24 +136,40 @@ def choose(
                     # toolkit that takes the compiler at hand is the smaller change
                     reasons.append("no compiler here suits the toolkits here")
                 return PairPlan(None, recipe, compiler, None, tuple(reasons))
-    from tools.rig.host import compat
-
+    if not fitting and not fit:
+        return _problem(
+            reasons,
+            f"no CUDA toolkit {_span(profile)} here, and {no_recipes}",
+            f"install CUDA {profile.toolkit_max}"
+            + (" or older" if profile.toolkit_min != profile.toolkit_max else "")
+            + " and set CUDA_HOME",
+        )
+    release = fitting[0].release if fitting else fit[0].release
+    if "NVCC_CCBIN" in set_by_user and usable:
+        why = refusal(release, usable[0], profile.cxx)
+        return _problem(
+            reasons,
+            f"the host compiler is set to {usable[0].path}, but: {why}",
+            "unset NVCC_CCBIN (and CUDAHOSTCXX, and -ccbin in NVCC_PREPEND_FLAGS)",
+        )
+    ceiling = compat.gcc_max(release)
     if fitting:
-        ceiling = compat.gcc_max(fitting[0].release)
         return PairPlan(fitting[0], None, None, ceiling, tuple(reasons))
-    if fit:
-        ceiling = compat.gcc_max(fit[0].release)
-        return PairPlan(None, fit[0], None, ceiling, tuple(reasons))
-    return PairPlan(
-        None,
-        None,
-        None,
-        None,
-        tuple(reasons),
-        f"no CUDA toolkit between {profile.toolkit_min} and {profile.toolkit_max} here, "
-        "and none can be brought on this distribution",
-        f"install CUDA {profile.toolkit_max} or older and set CUDA_HOME",
-    )
+    return PairPlan(None, fit[0], None, ceiling, tuple(reasons))
+
+
+def _problem(reasons: Sequence[str], problem: str, hint: str) -> PairPlan:
+    return PairPlan(None, None, None, None, tuple(reasons), problem, hint)
+
+
+def _passed_over(described: str, problem: str, why: str) -> str:
+    # what cannot be used at all says so in its own description
+    return f"passed over {described}" + ("" if problem else f": {why}")
+
+
+def _span(profile: Profile) -> str:
+    low, high = profile.toolkit_min, profile.toolkit_max
+    return low if low == high else f"between {low} and {high}"
 
 
 def _recipe_fits(recipe: Recipe, profile: Profile) -> bool:

@@ -9,8 +9,9 @@ nvcc compares only the major version (``crt/host_config.h``), so gcc 11.4 passes
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tools.rig.base.run import run
 from tools.rig.host import compat
 
 PROBE_S = 10.0
+"""Seconds that a compiler may take to say what it is."""
+
 _CXX20_FROM = {"gcc": 10, "clang": 10}
 """First major version whose C++20 is good enough for nvcc's ``-std=c++20`` (GCC and
 LLVM status pages).
@@ -27,6 +30,20 @@ LLVM status pages).
 
 _NAMES = ("g++", "c++", "clang++")
 _VERSIONED = re.compile(r"^(?:g\+\+|clang\+\+)-\d+$")
+# a compiler's name that leads to one of these would go through the cache twice
+_LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
+_CCBIN = re.compile(
+    r"""(?:^|\s)(?:-ccbin|--compiler-bindir)(?:=|\s+)("[^"]*"|'[^']*'|\S+)"""
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The host compiler that the user has named; ``path`` is None for none there."""
+
+    variable: str
+    value: str
+    path: Path | None
 
 
 @dataclass(frozen=True)
@@ -72,29 +89,33 @@ def probe(path: Path) -> HostCompiler:
     return HostCompiler(path, "", "", "does not say its version")
 
 
+def user_choice(env: Mapping[str, str]) -> Choice | None:
+    """Return the host compiler that the user wants nvcc to use, or None.
+
+    ``NVCC_CCBIN`` is new in late 12.x; before it, people put ``-ccbin`` into
+    ``NVCC_PREPEND_FLAGS``, and CMake reads ``CUDAHOSTCXX``. nvcc takes a program or the
+    folder that it lies in.
+    """
+    named = []
+    for variable in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        found = _CCBIN.findall(env.get(variable, ""))
+        named += [(variable, found[-1].strip("\"'"))] if found else []
+    named += [(v, env[v]) for v in ("NVCC_CCBIN", "CUDAHOSTCXX") if env.get(v)]
+    for variable, value in named:
+        path = Path(value) / "g++" if os.path.isdir(value) else Path(value)
+        found = shutil.which(path, path=env.get("PATH", os.defpath))
+        return Choice(variable, value, Path(found).absolute() if found else None)
+    return None
+
+
 def find(env: Mapping[str, str]) -> list[HostCompiler]:
-    """Return every C++ compiler: ``NVCC_CCBIN``, ``CXX``, then the names on PATH.
+    """Return every C++ compiler: the user's choice, ``CXX``, then the names on PATH.
 
     Versioned names (``g++-11``) follow the plain ones, newest first.
     """
-    paths: list[Path] = []
-    for name in ("NVCC_CCBIN", "CXX"):
-        if env.get(name):
-            given = shutil.which(env[name].split()[0], path=env.get("PATH"))
-            if given:
-                paths.append(Path(given))
-    folders = [Path(d) for d in env.get("PATH", os.defpath).split(os.pathsep) if d]
-    versioned = set()
-    for folder in folders:
-        for name in _NAMES:
-            if os.access(folder / name, os.X_OK):
-                paths.append(folder / name)
-        if folder.is_dir():
-            versioned |= {p for p in folder.iterdir() if _VERSIONED.match(p.name)}
-    paths += sorted(versioned, key=_number, reverse=True)
     seen: set[Path] = set()
     found = []
-    for path in paths:
+    for path in _candidates(env):
         real = path.resolve()
         if real not in seen:
             seen.add(real)
@@ -102,9 +123,42 @@ def find(env: Mapping[str, str]) -> list[HostCompiler]:
     return found
 
 
+def _candidates(env: Mapping[str, str]) -> Iterator[Path]:
+    chosen = user_choice(env)
+    if chosen and chosen.path:
+        yield chosen.path
+    search = env.get("PATH", os.defpath)
+    for word in (env.get("CXX", ""), *_words(env.get("CXX", ""))):
+        given = shutil.which(word, path=search) if word else None
+        if given and not _is_launcher(Path(given)):
+            yield Path(given).absolute()
+            break
+    versioned: list[Path] = []
+    for folder in (Path(d).absolute() for d in search.split(os.pathsep) if d):
+        for name in _NAMES:
+            if os.access(folder / name, os.X_OK) and not _is_launcher(folder / name):
+                yield folder / name
+        try:
+            numbered = [p for p in folder.iterdir() if _VERSIONED.match(p.name)]
+        except OSError:
+            continue
+        versioned += [p for p in numbered if not _is_launcher(p)]
+    yield from sorted(versioned, key=_number, reverse=True)
+
+
+def _is_launcher(path: Path) -> bool:
+    return path.resolve().name in _LAUNCHERS
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
 def refusal(release: str, compiler: HostCompiler, cxx: int) -> str:
-    """Say why a toolkit of `release` refuses `compiler` for C++ standard `cxx`, or
-    return an empty string.
+    """Say why a toolkit of `release` refuses `compiler`, or return an empty string.
 
     Parameters
     ----------

@@ -15,8 +15,7 @@ import regex as re
 from tools.rig.base.run import run
 
 PROBE_S = 20.0
-"""Seconds that an nvcc may take to say its version; a toolkit on a stuck mount hangs.
-"""
+"""Seconds that an nvcc may take to answer; a toolkit on a stuck mount hangs."""
 
 _RELEASE = re.compile(r"release (\d+\.\d+), V(\d+\.\d+\.\d+)")
 _SM = re.compile(r"^sm_(\d+)$", re.MULTILINE)
@@ -101,9 +100,14 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
     return Toolkit(root, nvcc, found[2], sms, origin, problem)
 
 
-def find(env: Mapping[str, str], provisioned: Path | None = None) -> list[Toolkit]:
-    """Return every toolkit on this machine, in the order in which a user would expect
-    them to be taken.
+def find(
+    env: Mapping[str, str],
+    provisioned: Path | None = None,
+    *,
+    system: Path = Path("/"),
+    timeout: float = PROBE_S,
+) -> list[Toolkit]:
+    """Return every toolkit on this machine, those that a user expects first in front.
 
     ``CUDA_HOME`` comes first, also when it is broken: a user who set it must hear about
     it.
@@ -114,33 +118,37 @@ def find(env: Mapping[str, str], provisioned: Path | None = None) -> list[Toolki
         The environment: ``CUDA_HOME``, ``CUDA_PATH`` and ``PATH`` are read.
     provisioned
         The folder below which the suite keeps its own toolkits.
+    system
+        The root below which the usual places are looked at.
+    timeout
+        Seconds for each question to each nvcc.
     """
     seen: set[Path] = set()
     found = []
-    for root, origin in _candidates(env, provisioned):
+    for root, origin in _candidates(env, provisioned, system, timeout):
         nvcc = root / "bin" / "nvcc"
         key = nvcc.resolve() if nvcc.exists() else root
         if key in seen:
             continue
         seen.add(key)
-        found.append(probe(root, origin))
+        found.append(probe(root, origin, timeout=timeout))
     return found
 
 
 def _candidates(
-    env: Mapping[str, str], provisioned: Path | None
+    env: Mapping[str, str], provisioned: Path | None, system: Path, timeout: float
 ) -> Iterable[tuple[Path, str]]:
     for name in ("CUDA_HOME", "CUDA_PATH"):
         if env.get(name):
-            yield Path(env[name]), name
+            yield Path(env[name]).absolute(), name
     on_path = shutil.which("nvcc", path=env.get("PATH", os.defpath))
     if on_path:
-        top = toolkit_of(Path(on_path))
-        yield top, "package" if top == Path("/usr") else "PATH"
-    for root in sorted(Path("/usr/local").glob("cuda*"), reverse=True):
+        top = toolkit_of(Path(on_path).absolute(), timeout=timeout, system=system)
+        yield top, "package" if top == system / "usr" else "PATH"
+    for root in sorted((system / "usr/local").glob("cuda*"), reverse=True):
         if (root / "bin" / "nvcc").exists():
             yield root.resolve(), "/usr/local"
-    for root in (Path("/opt/cuda"), Path("/usr")):
+    for root in (system / "opt/cuda", system / "usr"):
         if (root / "bin" / "nvcc").exists():
             yield root, "package"
     if provisioned and provisioned.is_dir():
@@ -149,7 +157,9 @@ def _candidates(
                 yield root, "provisioned"
 
 
-def toolkit_of(nvcc: Path) -> Path:
+def toolkit_of(
+    nvcc: Path, *, timeout: float = PROBE_S, system: Path = Path("/")
+) -> Path:
     """Return the toolkit folder of an nvcc found on PATH.
 
     A distribution's ``/usr/bin/nvcc`` and many a ``/usr/local/bin/nvcc`` are scripts
@@ -158,11 +168,14 @@ def toolkit_of(nvcc: Path) -> Path:
     """
     real = nvcc.resolve()
     plain = real.parent.parent
-    with real.open("rb") as fh:
-        is_script = fh.read(2) == b"#!"
-    if not is_script or plain == Path("/usr"):
+    try:
+        with real.open("rb") as fh:
+            is_script = fh.read(2) == b"#!"
+    except OSError:
         return plain
-    answer = run([nvcc, "--dryrun", "-x", "cu", "/dev/null"], timeout=PROBE_S)
+    if not is_script or plain == system / "usr":
+        return plain
+    answer = run([nvcc, "--dryrun", "-x", "cu", "/dev/null"], timeout=timeout)
     top = _TOP.search(answer.err + answer.out)
     root = Path(os.path.normpath(top[1])) if top else plain
     return root if (root / "bin" / "nvcc").exists() else plain

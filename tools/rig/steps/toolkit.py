@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ from tools.rig.base.config import Settings
 from tools.rig.base.console import Console, size
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
 from tools.rig.base.run import run
-from tools.rig.base.state import StateRoot
+from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import compiler_kit, toolkit_kit
-from tools.rig.builds.pair import PairPlan, choose
+from tools.rig.builds.pair import PairPlan, choose, user_set
 from tools.rig.builds.private_apt import archive_owner, have_dpkg
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.tools import uv_command
@@ -25,10 +27,14 @@ from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cubins import read as read_cubins
 from tools.rig.host.cuda import Toolkit
 from tools.rig.steps.shim import ShimResult, shim
+from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for, plain_path
 
 KERNEL = """\
 __global__ void twice(float *p) { p[threadIdx.x] *= 2; }
 """
+
+_SHELL_SIGNS = '"$`\\'
+"""nvcc starts its parts through a shell, in double quotes: these break a path."""
 
 COMPILE_S = 300.0
 """Seconds that the proof kernel may take to compile."""
@@ -79,11 +85,23 @@ def plan(
     if root:
         hosts += compiler_kit.brought(root.toolkits)
     recipes: list[toolkit_kit.Recipe] = []
-    if not settings.offline and have_dpkg():
-        owner = archive_owner(system.distribution())
-        recipes = toolkit_kit.recipes(owner, profile.toolkit_parts)
-    chosen = frozenset(k for k in ("CUDA_HOME", "NVCC_CCBIN") if env.get(k))
-    return choose(found, hosts, profile, recipes, set_by_user=chosen)
+    why = "ONECAT_OFFLINE=1 forbids bringing one"
+    if not settings.offline:
+        why = "none can be brought on this distribution"
+        if have_dpkg():
+            owner = archive_owner(system.distribution())
+            recipes = toolkit_kit.recipes(owner, profile.toolkit_parts)
+    made = choose(
+        found, hosts, profile, recipes, set_by_user=user_set(env), no_recipes=why
+    )
+    if settings.offline and made.toolkit and made.compiler is None:
+        return replace(
+            made,
+            problem=f"no host compiler that CUDA {made.toolkit.release} takes is here, "
+            "and ONECAT_OFFLINE=1 forbids bringing one",
+            hint=f"apt-get install g++-{made.compiler_max}, or an older one",
+        )
+    return made
 
 
 def act(
@@ -127,6 +145,8 @@ def act(
     compiler = pair_plan.compiler
     if compiler is None:
         assert pair_plan.compiler_max is not None
+        console.say(f"  bringing g++ {pair_plan.compiler_max} or older, without root")
+        root.make(root.toolkits)
         compiler = compiler_kit.bring(
             pair_plan.compiler_max, root.toolkits, env, settings.apt_mirror
         )
@@ -156,20 +176,21 @@ def prove(
     StepFailed
         When the compiler fails, or the result holds no code for an architecture.
     """
+    # from here on both are called by names that every tool below takes as they are
+    if set(str(toolkit.root)) & set(_SHELL_SIGNS):
+        home = plain_path(toolkit.root)
+        toolkit = replace(toolkit, root=home, nvcc=home / "bin" / "nvcc")
+    if not is_plain(compiler.path):
+        told = plain_path(compiler.path.parent) / compiler.path.name
+        compiler = replace(compiler, path=told)
     chain = pair_env(toolkit.root, compiler, env)
     root.make(root.shims)
     made = shim(console, toolkit, compiler, {**env, **chain}, root.shims)
     chain.update(made.env)
     root.make(root.tmp)
-    work = root.tmp / f"proof-{os.getpid()}"
-    work.mkdir(exist_ok=True)
-    try:
+    with tempfile.TemporaryDirectory(prefix="proof-", dir=root.tmp) as work:
         for sm in profile.sms:
-            _prove_one(toolkit, sm, work, {**env, **chain})
-    finally:
-        for file in work.iterdir():
-            file.unlink()
-        work.rmdir()
+            _prove_one(toolkit, sm, profile.cxx, Path(work), {**env, **chain})
     all_notes = [*notes]
     if made.needed:
         all_notes.append(f"glibc shim in force: {made.reason}")
@@ -182,9 +203,11 @@ def pair_env(
 ) -> dict[str, str]:
     """Return the variables by which every build tool finds this pair.
 
-    CMake takes ``CUDACXX``, torch ``CUDA_HOME``, nvcc ``NVCC_CCBIN``; the legacy
-    FindCUDA that torch's CMake files still call looks at ``CUDA_PATH`` and ``PATH``, and
-    takes any other nvcc that it meets first.
+    CMake takes ``CUDACXX`` and ``CUDAHOSTCXX``, torch ``CUDA_HOME`` and ``CXX`` (it
+    refuses to compile when that one is newer than the toolkit takes); the legacy
+    FindCUDA that torch's CMake files still call looks at ``CUDA_PATH`` and ``PATH``,
+    and takes any other nvcc that it meets first. ``NVCC_CCBIN`` is unknown to the nvcc
+    of 11.8 and 12.4, which read ``NVCC_PREPEND_FLAGS``.
     """
     nvcc = home / "bin" / "nvcc"
     found = {
@@ -193,22 +216,49 @@ def pair_env(
         "CUDACXX": str(nvcc),
         "PATH": f"{nvcc.parent}{os.pathsep}{env.get('PATH', os.defpath)}",
     }
-    if compiler is not None:
-        found["NVCC_CCBIN"] = str(compiler.path)
+    if compiler is None:
+        return found
+    host = _told(compiler.path)
+    found["NVCC_CCBIN"] = str(host)
+    theirs = env.get("NVCC_PREPEND_FLAGS", "")
+    chosen = compilers.user_choice(env)
+    if chosen is None or not chosen.variable.endswith("_FLAGS"):
+        found["NVCC_PREPEND_FLAGS"] = f"-ccbin={host} {theirs}".strip()
+    if not env.get("CUDAHOSTCXX"):
+        found["CUDAHOSTCXX"] = str(host)
+    if not env.get("CXX") and not _is_default(compiler.path, env):
+        found["CXX"] = str(host)
     return found
 
 
-def _prove_one(toolkit: Toolkit, sm: int, work: Path, env: Mapping[str, str]) -> None:
+def _told(path: Path) -> Path:
+    """Return how nvcc is told a path: it splits its variables on blanks."""
+    if is_plain(path):
+        return path
+    return link_for(path.parent, LINK_PLACES[0]) / path.name
+
+
+def _is_default(compiler: Path, env: Mapping[str, str]) -> bool:
+    found = shutil.which("c++", path=env.get("PATH", os.defpath))
+    return found is not None and Path(found).resolve() == compiler.resolve()
+
+
+def _prove_one(
+    toolkit: Toolkit, sm: int, cxx: int, work: Path, env: Mapping[str, str]
+) -> None:
     source = work / "twice.cu"
     source.write_text(KERNEL)
     made = work / f"twice.sm_{sm}.o"
-    argv = [toolkit.nvcc, f"-arch=sm_{sm}", "-c", source, "-o", made]
-    answer = run(argv, env=env, timeout=COMPILE_S)
+    answer = run(
+        [toolkit.nvcc, f"-arch=sm_{sm}", f"-std=c++{cxx}", "-c", source, "-o", made],
+        env=env,
+        timeout=COMPILE_S,
+    )
     if not answer.ok:
         raise StepFailed(
             f"nvcc {toolkit.version} cannot compile a kernel for sm_{sm}",
             details=(answer.out + answer.err).splitlines()[:20],
-            hint="invoke doctor --only toolchain",
+            hint="invoke doctor --only compiler",
         )
     content = read_cubins(made, toolkit.cuobjdump)
     if sm not in content.sass:
@@ -221,17 +271,16 @@ def _prove_one(toolkit: Toolkit, sm: int, work: Path, env: Mapping[str, str]) ->
 def _check_user_settings(env: Mapping[str, str]) -> None:
     home = env.get("CUDA_HOME")
     if home:
-        place = Path(home)
+        place = checked_path(home)
+        hint = "unset CUDA_HOME, or set it to a toolkit's folder"
         if not place.is_dir():
-            raise UsageError(
-                f"CUDA_HOME={home} does not exist",
-                hint="unset CUDA_HOME, or set it to a toolkit's folder",
-            )
+            raise UsageError(f"CUDA_HOME={home} does not exist", hint=hint)
         if not (place / "bin" / "nvcc").exists():
-            raise UsageError(
-                f"CUDA_HOME={home} holds no bin/nvcc",
-                hint="unset CUDA_HOME, or set it to a toolkit's folder",
-            )
-    ccbin = env.get("NVCC_CCBIN")
-    if ccbin and not compilers.find({"NVCC_CCBIN": ccbin, "PATH": env.get("PATH", "")}):
-        raise UsageError(f"NVCC_CCBIN={ccbin} does not exist", hint="unset NVCC_CCBIN")
+            raise UsageError(f"CUDA_HOME={home} holds no bin/nvcc", hint=hint)
+    chosen = compilers.user_choice(env)
+    if chosen and chosen.path is None:
+        raise UsageError(
+            f"{chosen.variable} names the host compiler {chosen.value}, which does "
+            "not exist",
+            hint=f"unset {chosen.variable}",
+        )
