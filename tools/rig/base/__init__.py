@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""The ground floor: processes, errors, settings, state on disk and the console. Imports
-nothing else of the suite.
+"""The ground floor: processes, errors, settings, state on disk and the console.
+
+It imports nothing else of the suite.
 """

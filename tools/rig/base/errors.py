@@ -74,7 +74,7 @@ class UsageError(RigError):
 
 
 class CannotError(RigError):
-    """This machine cannot do it; the hint says what to change."""
+    """The machine cannot do it; the hint says what to change."""
 
     code = ExitCode.CANNOT
 

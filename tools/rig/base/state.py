@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Files that survive a crash: the state folder, JSON written whole or not at all, and
-deletion that asks for proof.
+"""Where the suite keeps its things, and how to write and delete them safely.
 
-The *state root* is one folder on a local disk, chosen and remembered by ``venv-local``.
-Everything that the suite makes lies below it, except the link ``.venv`` and what the
-target's own build writes.
+Files are written whole or not at all, and a folder is deleted only where a sentinel
+proves that it is ours. The *state root* is one folder on a local disk, chosen and
+remembered by ``venv-local``. Everything that the suite makes lies below it, except the
+link ``.venv`` and what the target's own build writes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +31,9 @@ SENTINEL = ".rig-made"
 
 @dataclass(frozen=True)
 class StateRoot:
-    """The layout below the state root. Properties name folders; nothing is created by
-    asking for them.
+    """The layout below the state root.
+
+    Properties name folders; nothing is created by asking for them.
     """
 
     path: Path
@@ -82,27 +84,39 @@ class StateRoot:
         return self.path / "deps"
 
     def make(self, folder: Path) -> Path:
-        """Create `folder` below the root with a sentinel in it, and return it."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SENTINEL).touch()
+        """Create `folder` with a sentinel in it, and return it.
+
+        A folder with other people's files in it gets no sentinel: it was not made here,
+        and must not be deleted from here.
+
+        Raises
+        ------
+        StepFailed
+            When the folder cannot be made (disk full, no permission, a file is there).
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not any(folder.iterdir()):
+                (folder / SENTINEL).touch()
+        except OSError as exc:
+            raise _unwritable(folder, exc) from exc
         return folder
 
 
 def place_id(path: Path) -> str:
-    """Return a short name for the place of a checkout: its folder name and a hash of
-    its absolute path.
+    """Return a short name for the place of a checkout: folder name and a hash.
 
     Two checkouts of one name do not share an environment, and one checkout on a NAS
-    gets the same name on every host.
+    gets the same name on every host that mounts it in the same place.
     """
-    real = os.fspath(path.resolve())
+    real = path.resolve()
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
-    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', path.resolve().name) or 'checkout'}-{digest}"
+    name = str(re.sub(r"[^A-Za-z0-9._-]+", "-", real.name))[:64]
+    return f"{name or 'checkout'}-{digest}"
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write `data` beside `path`, flush it to the disk and rename: a reader sees the
-    old file or the new one.
+    """Write `data` as JSON; a reader sees the old file or the new one, never a part.
 
     Raises
     ------
@@ -114,21 +128,28 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` beside `path`, flush it and rename (see :func:`write_json`)."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temp = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    """Write `text` beside `path`, flush it to the disk and rename it.
+
+    Raises
+    ------
+    StepFailed
+        See :func:`write_json`.
+    """
+    temp = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}")
     try:
-        with temp.open("w", encoding="utf-8") as fh:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # a path that is no UTF-8 keeps its bytes
+        with temp.open("w", encoding="utf-8", errors="surrogateescape") as fh:
             fh.write(text)
             fh.flush()
             os.fsync(fh.fileno())
         os.replace(temp, path)
     except OSError as exc:
+        raise _unwritable(path, exc) from exc
+    finally:
         with contextlib.suppress(OSError):
             temp.unlink()
-        raise StepFailed(
-            f"cannot write {path}: {exc.strerror}", hint=f"df -h {path.parent}"
-        ) from exc
+    _flush_folder(path.parent)
 
 
 def read_json(path: Path) -> Any | None:
@@ -143,40 +164,67 @@ def read_json(path: Path) -> Any | None:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as exc:
+    except (ValueError, RecursionError) as exc:
+        quoted = shlex.quote(os.fspath(path))
         raise StepFailed(
             f"cannot read {path}: {exc}",
-            usual="The file was cut short or edited by hand; it holds no part of the build itself.",
-            hint=f"mv '{path}' '{path}.broken'",
+            usual="The file was cut short or edited by hand. It holds no part of a "
+            "build itself; without it the suite starts that record afresh.",
+            hint=f"mv {quoted} {shlex.quote(f'{path}.broken')}",
+        ) from exc
+    except OSError as exc:
+        raise StepFailed(
+            f"cannot read {path}: {exc.strerror}",
+            hint=f"ls -ld {shlex.quote(os.fspath(path))}",
         ) from exc
 
 
 def remove_made(folder: Path) -> None:
     """Delete a folder that the suite made, and refuse any other.
 
+    The sentinel goes last, so that a deletion that was broken off can be taken up.
+
     Raises
     ------
     StepFailed
-        When the sentinel file is missing.
+        When the sentinel file is missing, or something in the folder stays.
     """
-    if not folder.exists():
+    if not folder.exists() and not folder.is_symlink():
         return
-    if folder.is_symlink() or not (folder / SENTINEL).is_file():
+    quoted = shlex.quote(os.fspath(folder))
+    try:
+        ours = not folder.is_symlink() and (
+            (folder / SENTINEL).is_file() or not any(folder.iterdir())
+        )
+        if ours:
+            for entry in folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry.name != SENTINEL:
+                    entry.unlink()
+            (folder / SENTINEL).unlink(missing_ok=True)
+            folder.rmdir()
+    except OSError as exc:
+        raise StepFailed(
+            f"cannot delete {folder}: {exc.strerror} ({exc.filename})",
+            hint=f"ls -la {quoted}",
+        ) from exc
+    if not ours:
         raise StepFailed(
             f"will not delete {folder}: this suite did not make it",
             usual=f"A folder made here holds a file {SENTINEL}.",
-            hint=f"look at '{folder}' and remove it yourself if nobody needs it",
+            hint=f"look at {quoted} and remove it yourself if nobody needs it",
         )
-    shutil.rmtree(folder)
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as a Path; any name is welcome except one that holds a line break.
+    """Return `path` as a Path; any name is welcome except one with a line break.
 
     Raises
     ------
     UsageError
-        On a newline or carriage return, which no build tool below us can quote.
+        On a newline, carriage return or zero byte, which no build tool below us can
+        quote.
     """
     text = os.fspath(path)
     if "\n" in text or "\r" in text or "\0" in text:
@@ -185,3 +233,20 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
             hint="rename the folder and try again",
         )
     return Path(text)
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename in `folder` outlast a power cut, where the file system can."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _unwritable(path: Path, exc: OSError) -> StepFailed:
+    return StepFailed(
+        f"cannot write {path}: {exc.strerror}",
+        hint=f"df -h {shlex.quote(os.fspath(path.parent))}",
+    )
