@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""The environment variables of a build: what the user has set, extended by what we
-know.
+"""The environment variables of a build: the user's, extended by what we know.
 
 Pure. The rule for each variable is one of two: a value that the user has set stands
 (``TMPDIR``, ``UV_CACHE_DIR``, ``FETCHCONTENT_BASE_DIR``, caches, the profile's own
@@ -18,10 +17,13 @@ from pathlib import Path
 from tools.rig.base.errors import CannotError
 from tools.rig.builds.profile import Profile
 
+_NAMED = {"Volta": ("7.0",), "Turing": ("7.5",), "Ampere": ("8.0", "8.6")}
+"""Names that torch takes in place of numbers (``torch/utils/cpp_extension.py``)."""
+
 
 @dataclass(frozen=True)
 class Places:
-    """Where a build puts things. ``venv`` is the environment, ``checkout`` the source."""
+    """Where a build puts things: ``venv`` is the environment."""
 
     checkout: Path
     venv: Path
@@ -32,7 +34,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Composed:
-    """What to add to the user's environment, and one line for each thing worth saying."""
+    """What to add to the user's environment, and lines worth saying about it."""
 
     add: Mapping[str, str]
     notes: tuple[str, ...] = field(default=())
@@ -107,7 +109,7 @@ def _arch_list(user: Mapping[str, str], profile: Profile) -> str:
     if not given:
         return profile.arch_list
     words = given.replace(";", " ").replace(",", " ").split()
-    plain = {word.removesuffix("+PTX") for word in words}
+    plain = {a for w in words for a in _NAMED.get(w, (w.removesuffix("+PTX"),))}
     lacking = [a for a in _numbers(profile) if a not in plain]
     if lacking:
         raise CannotError(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Watches what a running build holds: memory of all, of the largest, of each compile."""
+"""Watches the memory of a running build: of all, of the largest, of each compile."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import regex as re
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_DRIVERS = frozenset({"ccache", "sccache", "nvcc", "g++", "c++", "clang++"})
+_DRIVER = re.compile(
+    r"(?:s?ccache|nvcc|(?:.*-)?(?:g\+\+|c\+\+|gcc|cc|clang(?:\+\+)?)(?:-\d+)?)"
+)
+
+
+class _Process(NamedTuple):
+    name: str
+    parent: int
+    rss: int
+    start: int
 
 
 @dataclass
@@ -54,7 +65,7 @@ class Meter:
         self.interval = interval
         self.proc = proc
         self.peaks = Peaks()
-        self._outputs: dict[int, str | None] = {}
+        self._outputs: dict[tuple[int, int], str] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
@@ -73,20 +84,18 @@ class Meter:
     def sample(self) -> None:
         """Take one sample."""
         members = self._members()
-        held = {pid: rss for pid, (_, _, rss) in members.items()}
-        self.peaks.total = max(self.peaks.total, sum(held.values()))
+        self.peaks.total = max(self.peaks.total, sum(p.rss for p in members.values()))
         children: dict[int, list[int]] = {}
-        for pid, (_, parent, rss) in members.items():
-            children.setdefault(parent, []).append(pid)
-            if rss > self.peaks.process:
-                self.peaks.process = rss
-                self.peaks.process_name = members[pid][0]
-        for pid, (name, parent, _) in members.items():
-            if name not in _DRIVERS or members.get(parent, ("",))[0] in _DRIVERS:
+        for pid, one in members.items():
+            children.setdefault(one.parent, []).append(pid)
+            if one.rss > self.peaks.process:
+                self.peaks.process, self.peaks.process_name = one.rss, one.name
+        for pid, one in members.items():
+            if not _DRIVER.fullmatch(one.name) or _below_driver(one, members):
                 continue
-            output = self._output(pid)
+            output = self._output(pid, one.start)
             if output:
-                tree = sum(held[p] for p in _tree(pid, children))
+                tree = sum(members[p].rss for p in _tree(pid, children))
                 known = self.peaks.objects.get(output, 0)
                 self.peaks.objects[output] = max(known, tree)
 
@@ -96,34 +105,46 @@ class Meter:
             self.sample()
             self._stop.wait(max(0.05, self.interval - (time.monotonic() - begun)))
 
-    def _members(self) -> dict[int, tuple[str, int, int]]:
+    def _members(self) -> dict[int, _Process]:
         found = {}
         for entry in os.listdir(self.proc):
             if not entry.isdigit():
                 continue
             try:
                 stat = (self.proc / entry / "stat").read_text(errors="replace")
-            except OSError:
+                name, _, rest = stat.partition("(")[2].rpartition(")")
+                fields = rest.split()
+                if int(fields[3]) == self.session:
+                    found[int(entry)] = _Process(
+                        name, int(fields[1]), int(fields[21]) * _PAGE, int(fields[19])
+                    )
+            except (OSError, IndexError):
+                # it ended while it was looked at
                 continue
-            end = stat.rindex(")")
-            fields = stat[end + 2 :].split()
-            if int(fields[3]) == self.session:
-                name = stat[stat.index("(") + 1 : end]
-                found[int(entry)] = (name, int(fields[1]), int(fields[21]) * _PAGE)
         return found
 
-    def _output(self, pid: int) -> str | None:
-        if pid not in self._outputs:
+    def _output(self, pid: int, start: int) -> str:
+        # a pid alone comes back in a long build
+        key = (pid, start)
+        if key not in self._outputs:
             try:
                 words = (self.proc / str(pid) / "cmdline").read_bytes().split(b"\0")
             except OSError:
-                return None
-            output = None
+                return ""
+            named = ""
             if b"-o" in words[:-1]:
                 named = os.fsdecode(words[words.index(b"-o") + 1])
-                output = named if named.endswith(".o") else None
-            self._outputs[pid] = output
-        return self._outputs[pid]
+            self._outputs[key] = named if named.endswith(".o") else ""
+        return self._outputs[key]
+
+
+def _below_driver(one: _Process, members: dict[int, _Process]) -> bool:
+    """Say whether another driver started this one; nvcc does so through a shell."""
+    while one.parent in members:
+        one = members[one.parent]
+        if _DRIVER.fullmatch(one.name):
+            return True
+    return False
 
 
 def _tree(pid: int, children: dict[int, list[int]]) -> list[int]:

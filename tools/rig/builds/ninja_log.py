@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Reads ``.ninja_log`` of format 5, 6 and 7: the columns are the same, the hash
-differs.
-"""
+"""Reads ``.ninja_log`` of format 5, 6 and 7, which differ in the hash alone."""
 
 from __future__ import annotations
 
@@ -33,10 +31,11 @@ def read(file: Path) -> list[Step]:
     it, so that a report never fails a build.
     """
     try:
-        lines = file.read_text(errors="replace").splitlines()
+        # not splitlines: it also divides at characters that a file name may hold
+        lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return []
-    head = lines[0].rpartition(" v")[2] if lines else ""
+    head = lines[0].rpartition(" v")[2]
     if head not in _FORMATS:
         return []
     newest: dict[str, Step] = {}

@@ -14,8 +14,10 @@ import contextlib
 import os
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import read_json, write_json, write_text
@@ -53,24 +55,32 @@ def place(
     Raises
     ------
     StepFailed
-        When the checkout cannot be written; nothing is changed then.
+        When the wheel is broken, or the checkout cannot be written: before the first
+        rename nothing is changed, after it the next :func:`settle` goes on.
     """
+    settle(journal)
     pairs = []
     for member in members:
         final = checkout / _where(member, moved)
+        if ".." in final.parts:
+            raise StepFailed(
+                f"{wheel.name} holds {member}, which leads out of its tree"
+            )
         pairs.append((final.with_name(f".{final.name}{_NEW}"), final, member))
-    plain = [[str(new), str(final)] for new, final, _ in pairs]
-    write_json(journal, {"phase": "staging", "pairs": plain})
+    state = {
+        "phase": "staging",
+        "pairs": [[str(new), str(final)] for new, final, _ in pairs],
+        "folders": _missing(final.parent for _, final, _ in pairs),
+    }
+    write_json(journal, state)
     try:
         with zipfile.ZipFile(wheel) as archive:
             for new, _, member in pairs:
-                new.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(member) as source, new.open("wb") as sink:
-                    shutil.copyfileobj(source, sink, 1 << 20)
-                    sink.flush()
-                    os.fsync(sink.fileno())
-                mode = archive.getinfo(member).external_attr >> 16
-                new.chmod(mode & 0o777 or 0o644)
+                _stage(archive, member, new)
+        write_json(journal, {**state, "phase": "switch"})
+    except (KeyError, zipfile.BadZipFile, zlib.error) as exc:
+        settle(journal)
+        raise StepFailed(f"cannot unpack {wheel}: {exc}", hint="build again") from exc
     except OSError as exc:
         settle(journal)
         raise StepFailed(
@@ -78,7 +88,9 @@ def place(
             usual="The disk of the checkout is full, or it is read-only.",
             hint=f"df -h '{checkout}'",
         ) from exc
-    write_json(journal, {"phase": "switch", "pairs": plain})
+    except BaseException:
+        settle(journal)
+        raise
     settle(journal)
     return [final for _, final, _ in pairs]
 
@@ -88,26 +100,89 @@ def settle(journal: Path) -> str:
 
     Before the journal says "switch" nothing in force was touched, so the new files are
     taken away. After it, every rename that is missing is made.
+
+    Raises
+    ------
+    StepFailed
+        When the journal cannot be read, or a file cannot be renamed or removed; the
+        journal stays, so that the next command tries again.
     """
     state = read_json(journal)
     if not state:
         return ""
-    finish = state["phase"] == "switch"
-    for new, final in state["pairs"]:
-        with contextlib.suppress(FileNotFoundError):
+    try:
+        finish = state["phase"] == "switch"
+        pairs = [(str(new), str(final)) for new, final in state["pairs"]]
+        folders = [str(folder) for folder in state.get("folders", ())]
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise StepFailed(
+            f"{journal} is no journal of placed files",
+            usual="It was edited by hand, or by another version of this suite.",
+            hint=f"mv '{journal}' '{journal}.broken'",
+        ) from exc
+    try:
+        for new, final in pairs:
+            # asked first: a read-only disk refuses even what has nothing to do
+            if not os.path.lexists(new):
+                continue
             if finish:
                 os.replace(new, final)
             else:
                 os.unlink(new)
-    journal.unlink()
+        for folder in [] if finish else folders:
+            # deepest first; one that holds something by now is not ours any more
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        _flush({os.path.dirname(final) for _, final in pairs})
+        journal.unlink()
+    except OSError as exc:
+        what = "finish placing" if finish else "take back"
+        raise StepFailed(
+            f"cannot {what} {exc.filename}: {exc.strerror}",
+            usual="The disk of the checkout is read-only or away; what is missing is "
+            "done by the next command.",
+            hint="make it writable, then run the command again",
+        ) from exc
     return "finished" if finish else "undone"
 
 
 def put_on_path(site: Path, project: str, folders: Sequence[Path]) -> None:
-    """Name folders of the checkout in a ``.pth`` file, beside the target's own finder."""
+    """Name folders of the checkout in a ``.pth`` file, beside the target's finder."""
     if folders:
         name = f"rig-overlay-{project}.pth"
         write_text(site / name, "".join(f"{folder}\n" for folder in folders))
+
+
+def _stage(archive: zipfile.ZipFile, member: str, new: Path) -> None:
+    new.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(member) as source, new.open("wb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
+        sink.flush()
+        os.fsync(sink.fileno())
+    mode = archive.getinfo(member).external_attr >> 16
+    new.chmod(mode & 0o777 or 0o644)
+
+
+def _missing(folders: Iterable[Path]) -> list[str]:
+    """Return the folders that staging will make, the deepest first."""
+    found: dict[str, Any] = {}
+    for folder in folders:
+        for one in (folder, *folder.parents):
+            if one.exists():
+                break
+            found[str(one)] = None
+    return sorted(found, key=len, reverse=True)
+
+
+def _flush(folders: Iterable[str]) -> None:
+    """Make renames outlast a power cut before the journal that knows them goes."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 def _where(member: str, moved: Mapping[str, str]) -> str:

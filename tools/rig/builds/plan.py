@@ -93,7 +93,7 @@ class BuildPlan:
         out.append("commands:")
         for command in self.commands:
             out.append(f"  # {command.title}")
-            extra = [f"{k}={v}" for k, v in sorted(command.env.items())]
+            extra = [f"{k}={v}" for k, v in sorted(redact.env(command.env).items())]
             out.append("  " + " ".join([*extra, command.text()]))
         out += [f"note: {note}" for note in self.notes]
         return out

@@ -14,7 +14,9 @@ from tools.rig.base.console import Console, duration
 EVERY_S = 30.0
 """Seconds between plain lines where there is no terminal."""
 
-_NINJA = re.compile(r"^\[(\d+)/(\d+)\] (?:Building \w+ object |Linking \w+ )?(.*)$")
+_NINJA = re.compile(r"^\s*\[(\d+)/(\d+)\] (?:Building \w+ object )?(.*)$")
+# torch's extension builder shows whole commands
+_OUTPUT = re.compile(r" -o (\S+)")
 
 
 class Progress:
@@ -44,7 +46,8 @@ class Progress:
         if not match:
             return
         self.done, self.total = int(match[1]), int(match[2])
-        what = match[3].split(" ")[0].rpartition("/")[2]
+        named = _OUTPUT.search(match[3])
+        what = (named[1] if named else match[3].split(" ")[-1]).rpartition("/")[2]
         took = duration(self.clock() - self.started)
         shown = f"  [{self.done}/{self.total}] {what} ({took})"
         if self.console.tty:

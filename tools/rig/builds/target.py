@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import checked_path
@@ -41,10 +43,12 @@ def project_name(checkout: Path) -> str | None:
     try:
         with (checkout / "pyproject.toml").open("rb") as fh:
             data = tomllib.load(fh)
-    except (OSError, tomllib.TOMLDecodeError):
+    except (OSError, ValueError):
+        # unreadable, no TOML, or no UTF-8
         return None
-    name = data.get("project", {}).get("name")
-    return name if isinstance(name, str) else None
+    project = data.get("project")
+    name = project.get("name") if isinstance(project, dict) else None
+    return canonicalize_name(name) if isinstance(name, str) else None
 
 
 def find(settings: Settings, here: Path = HERE) -> Target:
@@ -59,6 +63,12 @@ def find(settings: Settings, here: Path = HERE) -> Target:
     asked = profiles.load(settings.profile) if settings.profile else None
     if settings.source is not None:
         place = checked_path(settings.source)
+        if not place.is_dir():
+            what = "is no folder" if place.exists() else "does not exist"
+            raise UsageError(
+                f"--source {place}: it {what}",
+                hint="git clone the target and pass its folder with --source",
+            )
         name = project_name(place)
         if name is None:
             raise UsageError(

@@ -11,20 +11,27 @@ from pathlib import Path
 from tools.rig.base.errors import CannotError
 
 
-def uv_command() -> list[str]:
+def uv_command(python: str = sys.executable, search: str | None = None) -> list[str]:
     """Return how uv is started: the wheel beside our own Python, else the one on PATH.
+
+    Parameters
+    ----------
+    python
+        Our own Python.
+    search
+        The PATH to look at; ours when None.
 
     Raises
     ------
     CannotError
         When there is neither.
     """
-    beside = Path(sys.executable).with_name("uv")
-    found = str(beside) if beside.exists() else shutil.which("uv")
+    beside = Path(python).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv", path=search)
     if not found:
         raise CannotError(
             "uv is not installed",
             usual="The bootstrap tools/nox brings it; a hand-made environment may not.",
-            hint=f"{sys.executable} -m pip install uv",
+            hint=f"{python} -m pip install uv",
         )
     return [found]

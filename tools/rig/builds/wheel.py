@@ -10,7 +10,7 @@ from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 
 from tools.rig.base.errors import StepFailed
 
@@ -30,17 +30,36 @@ def only_wheel(folder: Path) -> Path:
     return found[0]
 
 
-def requirements(wheel: Path) -> list[str]:
+def requirements(wheel: Path, python: str | None = None) -> list[str]:
     """Return what the wheel needs at run time on this machine, without extras.
 
     The wheel's own metadata is asked and not the checkout's requirement files, since a
     target's setup.py may rewrite those for the CUDA version at hand.
+
+    Parameters
+    ----------
+    wheel
+        The built wheel.
+    python
+        Version of the Python that it is for, like ``3.12.3``; ours when None.
+
+    Raises
+    ------
+    StepFailed
+        When the file is no wheel, or its metadata is no good.
     """
+    here = {"extra": ""}
+    if python:
+        short = ".".join(python.split(".")[:2])
+        here |= {"python_version": short, "python_full_version": python}
     needed = []
     for line in _metadata(wheel).get_all("Requires-Dist") or []:
-        requirement = Requirement(line)
+        try:
+            requirement = Requirement(line)
+        except InvalidRequirement as exc:
+            raise StepFailed(f"{wheel.name} has a requirement {line!r}: {exc}") from exc
         marker = requirement.marker
-        if marker is None or marker.evaluate({"extra": ""}):
+        if marker is None or marker.evaluate(here):
             requirement.marker = None
             needed.append(str(requirement))
     return needed
@@ -59,8 +78,7 @@ def made_files(wheel: Path, tracked: Iterable[str]) -> list[str]:
             name
             for name in archive.namelist()
             if not name.endswith("/")
-            and ".dist-info/" not in name
-            and ".data/" not in name
+            and not _top(name).endswith((".dist-info", ".data"))
             and name not in known
         ]
 
@@ -71,21 +89,36 @@ def hollow(wheel: Path, into: Path) -> Path:
     A target's own "use a finished wheel" switch then finds nothing to unpack: it would
     write over libraries in place, under the feet of whoever has them mapped.
     """
-    into.mkdir(parents=True, exist_ok=True)
     made = into / wheel.name
-    with _open(wheel) as old, zipfile.ZipFile(made, "w") as new:
-        for info in old.infolist():
-            if ".dist-info/" in info.filename:
-                new.writestr(info, old.read(info))
+    with _open(wheel) as old:
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            with zipfile.ZipFile(made, "w") as new:
+                for info in old.infolist():
+                    if _top(info.filename).endswith(".dist-info"):
+                        new.writestr(info, old.read(info))
+        except OSError as exc:
+            raise StepFailed(
+                f"cannot write {made}: {exc.strerror}", hint=f"df -h '{into}'"
+            ) from exc
     return made
 
 
 def _metadata(wheel: Path) -> Message:
     with _open(wheel) as archive:
-        names = [n for n in archive.namelist() if n.endswith(".dist-info/METADATA")]
+        names = [
+            name
+            for name in archive.namelist()
+            # a package may carry other packages' metadata deeper down
+            if name == f"{_top(name)}/METADATA" and _top(name).endswith(".dist-info")
+        ]
         if len(names) != 1:
             raise StepFailed(f"{wheel.name} has no metadata: it is no wheel")
-        return Parser().parsestr(archive.read(names[0]).decode("utf-8"))
+        return Parser().parsestr(archive.read(names[0]).decode("utf-8", "replace"))
+
+
+def _top(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _open(wheel: Path) -> zipfile.ZipFile:
