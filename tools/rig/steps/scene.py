@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot, place_id
-from tools.rig.builds import place, sample, survey, target
+from tools.rig.builds import certificates, place, sample, survey, target
 from tools.rig.builds.place import GIB, PlacePlan
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE
@@ -90,11 +90,12 @@ def find(
         When there is no target, no place or no Python for it.
     """
     env = os.environ if env is None else env
+    env = {**env, **certificates.system_store(env)}
     found = target.find(settings)
     profile = found.profile
     need = profile.need_gib * GIB
     if found.path is not None:
-        facts = survey.facts(settings, found.path, python=profile.python, env=env)
+        facts = survey.facts(settings, found.path, python=profile.python, env=env, need_headers=True)
         placing = place.plan(facts, need)
         return Scene(
             settings,
@@ -109,7 +110,7 @@ def find(
             settings.git_mirrors,
         )
     console.say("no 1Cat-vLLM checkout here: building the bundled sample target")
-    facts = survey.facts(settings, HERE, python=profile.python, env=env)
+    facts = survey.facts(settings, HERE, python=profile.python, env=env, need_headers=True)
     placing = place.plan(facts, need)
     folder = placing.root.path / SAMPLE
     checkout = folder / "rig-sample"
@@ -118,7 +119,7 @@ def find(
         checkout = sample.lay_out(folder, env).path
         values = {**settings.values, "local_root": placing.root.path}
         there = dataclasses.replace(settings, values=values)
-        facts = survey.facts(there, checkout, python=profile.python, env=env)
+        facts = survey.facts(there, checkout, python=profile.python, env=env, need_headers=True)
         placing = place.plan(facts, need)
     mirrors = {sample.DEPENDENCY_URL: os.fspath(folder / "rig-sample-dep.git")}
     return Scene(
