@@ -102,12 +102,12 @@ class Facts:
     @property
     def recipes(self) -> list[Recipe]:
         """What could be brought here; nothing when offline or without apt."""
-        return self._once("recipes", self._find_recipes)
+        return self._once("recipes", self._find_recipes, timed=False)
 
     @property
     def pair(self) -> PairPlan:
         """Toolkit and compiler that a build would use, exactly as the build chooses."""
-        return self._once("pair", self._choose_pair)
+        return self._once("pair", self._choose_pair, timed=False)
 
     @property
     def release(self) -> str:
@@ -157,7 +157,7 @@ class Facts:
     def place(self) -> PlacePlan:
         """Where the environment would go, exactly as the build chooses."""
         need = self.profile.need_gib * GIB
-        return self._once("place", lambda: places.plan(self.survey, need))
+        return self._once("place", lambda: places.plan(self.survey, need), timed=False)
 
     @property
     def environment(self) -> Path:
@@ -168,16 +168,6 @@ class Facts:
     def temp(self) -> Path:
         """Where a compiler puts its temporary files as things stand."""
         return Path(self.env.get("TMPDIR") or "/tmp")
-
-    @property
-    def uv_cache(self) -> Path:
-        """Where uv keeps its downloads (uv's documentation, "Caching")."""
-        if self.env.get("UV_CACHE_DIR"):
-            return Path(self.env["UV_CACHE_DIR"])
-        if self.state:
-            return self.state.cache / "uv"
-        home = self.env.get("HOME") or "/"
-        return Path(self.env.get("XDG_CACHE_HOME") or f"{home}/.cache", "uv")
 
     def program(self, name: str) -> Program | None:
         """Return a program of this name and its version, None when there is none."""
@@ -225,10 +215,11 @@ class Facts:
             set_by_user=chosen,
         )
 
-    def _once(self, name: str, probe: Callable[[], T]) -> T:
+    def _once(self, name: str, probe: Callable[[], T], *, timed: bool = True) -> T:
         """Run a probe on the first question and give every later one the same answer.
 
-        A probe that failed fails again for each who asks, with the same error.
+        A probe that failed fails again for each who asks, with the same error. What
+        only combines other facts is not `timed`: it would count the time that it waits.
         """
         with self._guard:
             lock = self._locks.setdefault(name, threading.Lock())
@@ -240,7 +231,8 @@ class Facts:
                 # kept, so that every check that needs this fact becomes unknown
                 except Exception as exc:
                     self._known[name] = (None, exc)
-                self.seconds[name] = time.monotonic() - start
+                if timed:
+                    self.seconds[name] = time.monotonic() - start
         value, error = self._known[name]
         if error is not None:
             raise error

@@ -98,7 +98,9 @@ def _until_next(
     waiting: Mapping[str, Check], told: set[str], slow_s: float, start: float
 ) -> float:
     """Return seconds until something must be said or given up."""
-    marks = [c.limit_s if c.id in told else slow_s for c in waiting.values()]
+    marks = [
+        c.limit_s if c.id in told else min(slow_s, c.limit_s) for c in waiting.values()
+    ]
     return max(0.01, min(marks) - (time.monotonic() - start))
 
 
