@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -84,19 +83,3 @@ class TestAsk:
         with pytest.raises(KeyboardInterrupt):
             abandon.ask(["prog", "arg"], timeout=1, spawn=spawner(child))
         assert child.stdout.closed
-
-    def test_kills_a_real_child(self) -> None:
-        """A child that only sleeps is gone afterwards."""
-        pids: list[int] = []
-
-        def spawn(args: Sequence[str], *, env: Any) -> subprocess.Popen[str]:
-            proc = subprocess.Popen(
-                args, text=True, stdout=subprocess.PIPE, start_new_session=True
-            )
-            pids.append(proc.pid)
-            return proc
-
-        got = abandon.ask(["sleep", "60"], timeout=0.2, spawn=spawn)
-        assert got.timed_out
-        with pytest.raises(ProcessLookupError):
-            os.kill(pids[0], 0)

@@ -72,6 +72,7 @@ class Fake:
             pythons=(PY312,),
             wanted="3.12",
             remembered_in=self.tmp / "home" / "root.json",
+            remembered=more.pop("remembered", None),
         )
         return place.plan(replace(facts, **more), 0)
 
@@ -166,7 +167,7 @@ class TestAct:
         fake.act(fake.plan())
         stamp = (fake.tmp / "home/root.json").stat().st_mtime_ns
         fake.argvs.clear()
-        made = fake.act(fake.plan())
+        made = fake.act(fake.plan(remembered=fake.root))
         assert fake.argvs == [] and made.python_version == "3.12.3"
         assert (fake.tmp / "home/root.json").stat().st_mtime_ns == stamp
 

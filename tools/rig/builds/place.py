@@ -49,6 +49,7 @@ class PlaceFacts:
     offline: bool = False
     cache: Disk | None = None
     remembered_in: Path = Path("/nonexistent/root.json")
+    remembered: Path | None = None
     notes: tuple[str, ...] = ()
 
 

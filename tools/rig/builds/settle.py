@@ -103,8 +103,7 @@ def record(plan: PlacePlan, made: Environment) -> None:
         When a file cannot be written.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    known, _ = survey.remembered_root(plan.facts.remembered_in)
-    if known != plan.root.path:
+    if plan.facts.remembered != plan.root.path:
         state.write_json(
             plan.facts.remembered_in,
             {"root": str(plan.root.path), "chosen": plan.chosen, "why": plan.why},

@@ -93,9 +93,12 @@ def facts(
     ask = seams or Seams()
     here = ask.checkout(checked_path(checkout))
     memory = remembered_file(env)
+    before, named_before = remembered_root(memory, ask.text)
     candidates = []
     looked: set[Path] = set()
-    for root, why, chosen in _roots(settings, env, here, memory, ask):
+    for root, why, chosen in _roots(
+        settings, here, (before, named_before), memory.parent, ask
+    ):
         if root in looked:
             continue
         looked.add(root)
@@ -121,6 +124,7 @@ def facts(
         offline=bool(settings.offline),
         cache=ask.disk(Path(cache), measure_s=0) if cache else None,
         remembered_in=memory,
+        remembered=before,
     )
 
 
@@ -172,9 +176,9 @@ def requires_python(pyproject: str) -> str:
 
 def _roots(
     settings: Settings,
-    env: Mapping[str, str],
     here: look.Checkout,
-    memory: Path,
+    before: tuple[Path | None, bool],
+    state_folder: Path,
     ask: Seams,
 ) -> list[tuple[Path, str, bool]]:
     """Return the places in the order in which they are tried."""
@@ -184,10 +188,9 @@ def _roots(
     pointed = Path(here.link.real) if here.link.kind == "link" else None
     if pointed and pointed.name == here.place and pointed.parent.name == "venvs":
         out.append((pointed.parent.parent, ".venv points there", False))
-    before, chosen = remembered_root(memory, ask.text)
-    if before is not None:
-        out.append((before, "chosen before", chosen))
-    out.append((memory.parent, "state folder of your home", False))
+    if before[0] is not None:
+        out.append((before[0], "chosen before", before[1]))
+    out.append((state_folder, "state folder of your home", False))
     uid = os.getuid()
     out.append((ask.var_tmp / f"{NAME}-{uid}", "local scratch", False))
     user = _user(uid)
@@ -210,7 +213,8 @@ def _candidate(
     root: Path, why: str, chosen: bool, place: str, measure_s: float, ask: Seams
 ) -> Candidate:
     disk = ask.disk(root, measure_s=measure_s)
-    if chosen and disk.exists and not disk.empty and not disk.made:
+    strange = disk.exists and not disk.empty and not disk.made
+    if chosen and strange and NAME not in root.name:
         # a folder full of somebody's files is not claimed, only one inside it
         root = root / NAME
         disk = ask.disk(root, measure_s=measure_s)

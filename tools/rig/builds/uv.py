@@ -42,7 +42,9 @@ _LINE_BROKE = re.compile(
     r"error sending request|error decoding response body|connection (?:reset|closed)"
     r"|broken pipe|timed? ?out|incomplete ?message|unexpected (?:eof|end of file)"
     r"|dns error|temporary failure|tls handshake|request failed after"
-    r"|(?:502|503|504) (?:bad gateway|service|gateway)|hash mismatch",
+    r"|(?:502|503|504) (?:bad gateway|service|gateway)|hash mismatch"
+    # a file that was cut in the middle while uv only read its list of contents
+    r"|failed to read from zip file",
     re.IGNORECASE,
 )
 _DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
