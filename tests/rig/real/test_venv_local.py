@@ -192,7 +192,7 @@ class TestPlacing:
         assert sorted(p.name for p in full.iterdir()) == [survey.NAME, "thesis.tex"]
 
     def test_no_permission(self, stage: Stage) -> None:
-        """A folder of somebody else is refused; root's own powers are laid down first."""
+        """A folder of somebody else is refused, once root lays down its powers."""
         if os.getuid() != 0 or shutil.which("setpriv") is None:
             pytest.skip("giving a folder away takes root and setpriv")
         closed = stage.tmp / "closed"
@@ -216,7 +216,8 @@ class TestPlacing:
 class TestFullDisk:
     """A disk that fills up while something is made."""
 
-    def test_nothing_half_made_is_left(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("begun", [False, True], ids=["at once", "under uv"])
+    def test_nothing_half_made_is_left(self, stage: Stage, begun: bool) -> None:
         """The disk is named, what was made beside is gone, a later run works."""
         why = disks.refused(disks.ext4(stage.tmp / "try", 8))
         if why:
@@ -228,11 +229,18 @@ class TestFullDisk:
             )
             facts = survey.facts(settings, stage.checkout, env=stage.env)
             its = place.plan(facts, 0)
+            if begun:
+                for folder in (root, its.root.venvs, its.root.deps, its.deps):
+                    its.root.make(folder)
+                its.root.make(its.root.cache)
+                its.root.make(its.root.tmp)
             filler = small / "filler"
             fill(filler)
             with pytest.raises(StepFailed) as caught:
                 venv.act(its, Console(stage.out, stage.env), env=stage.env)
-            assert "the disk is full" in str(caught.value)
+            told = "\n".join(caught.value.lines())
+            assert "No space left" in told and str(root) in told
+            assert begun == ("the disk is full" in told)
             assert caught.value.hint.startswith("df -h")
             assert [p for p in root.glob("venvs/*") if p.name != SENTINEL] == []
             assert not (stage.checkout / ".venv").is_symlink()
