@@ -37,6 +37,13 @@ def test_a_good_module(fp: FakeProcess) -> None:
     assert (made.verdict, made.file) == ("ok", "/p/__init__.py")
 
 
+def test_a_folder_without_code(fp: FakeProcess) -> None:
+    """A folder that merely has the name imports, and proves nothing."""
+    register(fp, said(file=""))
+    made = smoke.try_import(PYTHON, "p", {})
+    assert (made.verdict, made.detail) == ("fail", "is a folder without code")
+
+
 def test_only_the_driver_is_missing(fp: FakeProcess) -> None:
     """The loader's own words for a missing driver are no failure of the build."""
     text = "libcuda.so.1: cannot open shared object file: No such file or directory"

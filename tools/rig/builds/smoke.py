@@ -60,6 +60,9 @@ def try_import(
         detail = f"Python ended with status {result.code} {last[0]}".strip()
         return ImportVerdict(module, "fail", detail=detail)
     said = json.loads(marked[-1][len(_MARK) :])
+    if "error" not in said and not said["file"]:
+        # Python imports any folder of that name, such as what an uninstall left
+        return ImportVerdict(module, "fail", detail="is a folder without code")
     if "error" not in said:
         return ImportVerdict(module, "ok", said["file"])
     detail = f"{said['error']}: {said['text'].splitlines()[0] if said['text'] else ''}"

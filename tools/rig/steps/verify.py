@@ -241,7 +241,7 @@ def _process(python: Path, site: Site, env: Mapping[str, str]) -> linkage.Proces
 
 def _placed(made: ImportVerdict, place: Path | None) -> ImportVerdict:
     """Refuse an import from elsewhere than where its libraries were listed."""
-    if made.verdict != "ok" or not made.file or place is None:
+    if made.verdict != "ok" or place is None:
         return made
     real, want = os.path.realpath(made.file), os.path.realpath(place)
     if real == want or real.startswith(want + os.sep):
