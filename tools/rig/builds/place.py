@@ -109,8 +109,29 @@ class Environment:
     deps: Path
 
 
+def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ...]:
+    """Return a verdict for each candidate up to the first that will do, the last one.
+
+    Raises
+    ------
+    CannotError
+        When none will do, with the reason for each.
+    """
+    verdicts = []
+    for candidate in facts.candidates:
+        verdicts.append(Verdict(candidate, judge(candidate, facts.uid, need_bytes)))
+        if not verdicts[-1].reason:
+            return tuple(verdicts)
+    raise CannotError(
+        "no disk of this machine will do for the environment",
+        details=[str(v) for v in verdicts],
+        usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
+        hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
+    )
+
+
 def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
-    """Choose the first candidate that will do.
+    """Choose the place, and say what will be made there.
 
     Parameters
     ----------
@@ -124,18 +145,7 @@ def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
     CannotError
         When no place or no Python will do, with the reason for each.
     """
-    verdicts = []
-    for candidate in facts.candidates:
-        verdicts.append(Verdict(candidate, judge(candidate, facts.uid, need_bytes)))
-        if not verdicts[-1].reason:
-            break
-    else:
-        raise CannotError(
-            "no disk of this machine will do for the environment",
-            details=[str(v) for v in verdicts],
-            usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
-            hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
-        )
+    verdicts = choose(facts, need_bytes)
     best = verdicts[-1].candidate
     root = StateRoot(best.root)
     environment = root.venvs / facts.checkout.place
@@ -145,7 +155,7 @@ def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
         root=root,
         why=best.why,
         chosen=best.chosen,
-        verdicts=tuple(verdicts),
+        verdicts=verdicts,
         environment=environment,
         deps=root.deps / facts.checkout.place,
         link=facts.checkout.real / ".venv",

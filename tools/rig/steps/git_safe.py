@@ -31,13 +31,15 @@ class GitSafeResult:
     """What the build's environment gets so that git works, and why.
 
     ``mechanisms`` names the ways taken: ``XDG_CONFIG_HOME``, ``GIT_CONFIG_GLOBAL``,
-    ``GIT_CONFIG_COUNT`` and setuptools-scm's own switch.
+    ``GIT_CONFIG_COUNT`` and setuptools-scm's own switch. ``trusting`` says that a
+    repository of another user is trusted, and not only a mirror named.
     """
 
     needed: bool
     env: dict[str, str]
     reason: str
     mechanisms: tuple[str, ...]
+    trusting: bool = False
 
 
 def git_safe(
@@ -91,7 +93,7 @@ def git_safe(
     notes += more + _mirror_notes(rules, {**env, **added})
     reason = "; ".join(notes) + " (for this build's processes only)"
     console.mark("ok", reason)
-    return GitSafeResult(True, added, reason, tuple(ways))
+    return GitSafeResult(True, added, reason, tuple(ways), bool(refused))
 
 
 @dataclass(frozen=True)

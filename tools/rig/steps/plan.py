@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,18 +19,21 @@ from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.plan import BuildPlan
 from tools.rig.builds.tools import uv_command
 from tools.rig.host import compat, memory
-from tools.rig.steps import toolkit
+from tools.rig.host.compilers import HostCompiler
+from tools.rig.host.cuda import Toolkit
+from tools.rig.steps import git_safe, shim, toolkit
 from tools.rig.steps.scene import Scene
+from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for
 
 CACHES = ("sccache", "ccache")
 """In the order in which the target's setup.py looks for them."""
 
 
 def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
-    """Return the plan as far as it can be known without changing anything.
+    """Return the plan without changing anything.
 
-    What a probe will only find out once the toolkit is there (the glibc shim) or once
-    git has been asked is named in the notes.
+    What can only be probed once something was brought is named in the notes. What the
+    probes would write goes into a folder that is gone afterwards.
 
     Raises
     ------
@@ -39,17 +44,61 @@ def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
     if pair.problem:
         raise CannotError(pair.problem, details=pair.reasons, hint=pair.hint)
     notes = list(pair.reasons)
+    chain: dict[str, str] = {}
     if pair.recipe:
-        notes.append(f"CUDA {pair.recipe.release} is brought, and the glibc probe follows")
+        notes.append(
+            f"CUDA {pair.recipe.release} is brought, and the glibc probe follows"
+        )
+        home = scene.root.toolkits / pair.recipe.folder_name
+        chain = toolkit.pair_env(home, pair.compiler, scene.env)
     if pair.compiler is None:
         notes.append(f"a g++ up to {pair.compiler_max} is brought")
-    where = scene.root.toolkits
-    home = pair.toolkit.root if pair.toolkit else None
-    if home is None and pair.recipe:
-        home = where / pair.recipe.folder_name
-    chain = toolkit.pair_env(home, pair.compiler, scene.env) if home else {}
+    with tempfile.TemporaryDirectory(prefix="rig-plan-", dir=_plain_temp()) as name:
+        scratch = Path(name)
+        if pair.toolkit:
+            chain = _chain(console, pair.toolkit, pair.compiler, scene, scratch)
+        git: dict[str, str] = {}
+        if scene.checkout.is_dir():
+            places = [scene.checkout, scene.deps]
+            safe = git_safe.git_safe(console, places, scene.env, scratch, scene.mirrors)
+            git = _moved(safe.env, scratch, scene.root.shims)
+        else:
+            notes.append(f"git is asked once {scene.checkout} is laid out")
     line = describe(pair)
-    return compose(scene, chain, {}, line, tuple(notes), "{build}", wheel_only)
+    return compose(scene, chain, git, line, tuple(notes), "{build}", wheel_only)
+
+
+def _chain(
+    console: Console,
+    kit: Toolkit,
+    compiler: HostCompiler | None,
+    scene: Scene,
+    scratch: Path,
+) -> dict[str, str]:
+    """Return the variables for a pair that is here, the glibc shim's included."""
+    if compiler is None:
+        return toolkit.pair_env(kit.root, None, scene.env)
+    kit, compiler = toolkit.called(kit, compiler, _future)
+    chain = toolkit.pair_env(kit.root, compiler, scene.env)
+    if kit.nvcc.exists() and compiler.path.exists():
+        env = {**scene.env, **chain}
+        made = shim.shim(console, kit, compiler, env, scratch)
+        chain.update(_moved(made.env, scratch, _future(scene.root.shims)))
+    return chain
+
+
+def _future(path: Path) -> Path:
+    """Return what :func:`plain_path` will return, without making a link."""
+    return path if is_plain(path) else link_for(path, LINK_PLACES[0])
+
+
+def _plain_temp() -> str | None:
+    plain = is_plain(Path(tempfile.gettempdir()))
+    return None if plain else os.fspath(LINK_PLACES[0])
+
+
+def _moved(env: Mapping[str, str], scratch: Path, real: Path) -> dict[str, str]:
+    return {k: v.replace(os.fspath(scratch), os.fspath(real)) for k, v in env.items()}
 
 
 def compose(
@@ -126,7 +175,7 @@ def describe(pair: PairPlan) -> str:
     if pair.recipe:
         recipe = pair.recipe
         first = f"CUDA {recipe.release} from {recipe.distribution} {recipe.suite}"
-    second = pair.compiler.describe() if pair.compiler else f"g++ <= {pair.compiler_max}"
+    second = (
+        pair.compiler.describe() if pair.compiler else f"g++ <= {pair.compiler_max}"
+    )
     return f"{first}; host compiler {second}"
-
-

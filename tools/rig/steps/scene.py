@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot, place_id
-from tools.rig.builds import certificates, place, sample, survey, target
-from tools.rig.builds.place import GIB, PlacePlan
+from tools.rig.builds import place, sample, survey, target
+from tools.rig.builds.place import GIB, PlaceFacts, PlacePlan
 from tools.rig.builds.profile import Profile
-from tools.rig.builds.target import HERE
+from tools.rig.builds.target import HERE, Target
+from tools.rig.host.look import Link
 
 SAMPLE = "sample"
 """Folder below the state root in which the sample is laid out."""
@@ -47,6 +49,15 @@ class Scene:
         return self.environment / "bin" / "python"
 
 
+@dataclass(frozen=True)
+class Seams:
+    """What finding a scene asks; tests put fakes here."""
+
+    find_target: Callable[[Settings], Target] = target.find
+    facts: Callable[..., PlaceFacts] = survey.facts
+    lay_out: Callable[..., Any] = sample.lay_out
+
+
 def settings_for(
     cli: Mapping[str, object], env: Mapping[str, str] | None = None
 ) -> Settings:
@@ -71,6 +82,7 @@ def find(
     env: Mapping[str, str] | None = None,
     *,
     lay_out: bool = True,
+    seams: Seams | None = None,
 ) -> Scene:
     """Return the scene of a command.
 
@@ -82,7 +94,9 @@ def find(
         Our own environment when None.
     lay_out
         Lay the sample out where it is the target. A command that only looks says no and
-        gets the place where it would lie.
+        gets the place where it lies or would lie.
+    seams
+        What is asked.
 
     Raises
     ------
@@ -90,47 +104,95 @@ def find(
         When there is no target, no place or no Python for it.
     """
     env = os.environ if env is None else env
-    env = {**env, **certificates.system_store(env)}
-    found = target.find(settings)
+    ask = seams or Seams()
+    found = ask.find_target(settings)
     profile = found.profile
-    need = profile.need_gib * GIB
     if found.path is not None:
-        facts = survey.facts(settings, found.path, python=profile.python, env=env, need_headers=True)
-        placing = place.plan(facts, need)
-        return Scene(
-            settings,
-            env,
-            profile,
-            facts.checkout.real,
-            False,
-            placing.root,
-            placing.environment,
-            placing.deps,
-            placing,
-            settings.git_mirrors,
-        )
-    console.say("no 1Cat-vLLM checkout here: building the bundled sample target")
-    facts = survey.facts(settings, HERE, python=profile.python, env=env, need_headers=True)
-    placing = place.plan(facts, need)
-    folder = placing.root.path / SAMPLE
-    checkout = folder / "rig-sample"
-    if lay_out:
-        placing.root.make(placing.root.path)
-        checkout = sample.lay_out(folder, env).path
-        values = {**settings.values, "local_root": placing.root.path}
-        there = dataclasses.replace(settings, values=values)
-        facts = survey.facts(there, checkout, python=profile.python, env=env, need_headers=True)
-        placing = place.plan(facts, need)
-    mirrors = {sample.DEPENDENCY_URL: os.fspath(folder / "rig-sample-dep.git")}
+        facts = _survey(ask, settings, found.path, profile, env)
+        placing = place.plan(facts, profile.need_gib * GIB)
+        return _scene(settings, env, profile, placing, settings.git_mirrors, False)
+    doing = "building" if lay_out else "looking at"
+    console.say(f"no 1Cat-vLLM checkout here: {doing} the bundled sample target")
+    placing = _place_sample(ask, settings, profile, env, lay_out)
+    bare = placing.facts.checkout.real.with_name("rig-sample-dep.git")
+    mirrors = {sample.DEPENDENCY_URL: os.fspath(bare), **settings.git_mirrors}
+    return _scene(settings, env, profile, placing, mirrors, True)
+
+
+def _scene(
+    settings: Settings,
+    env: Mapping[str, str],
+    profile: Profile,
+    placing: PlacePlan,
+    mirrors: Mapping[str, str],
+    is_sample: bool,
+) -> Scene:
     return Scene(
-        settings,
-        env,
-        profile,
-        checkout,
-        True,
-        placing.root,
-        placing.root.venvs / place_id(checkout),
-        placing.root.deps / place_id(checkout),
-        placing,
-        {**mirrors, **settings.git_mirrors},
+        settings=settings,
+        env=env,
+        profile=profile,
+        checkout=placing.facts.checkout.real,
+        is_sample=is_sample,
+        root=placing.root,
+        environment=placing.environment,
+        deps=placing.deps,
+        placing=placing,
+        mirrors=mirrors,
     )
+
+
+def _survey(
+    ask: Seams,
+    settings: Settings,
+    checkout: Path,
+    profile: Profile,
+    env: Mapping[str, str],
+    **more: Any,
+) -> PlaceFacts:
+    return ask.facts(
+        settings, checkout, python=profile.python, env=env, need_headers=True, **more
+    )
+
+
+def _place_sample(
+    ask: Seams,
+    settings: Settings,
+    profile: Profile,
+    env: Mapping[str, str],
+    lay_out: bool,
+) -> PlacePlan:
+    """Plan the sample's place: it lies in the root that is chosen for it.
+
+    So one look chooses the root and measures the disks, and a second one, which
+    measures nothing, sees the sample and finds it a Python.
+    """
+    need = profile.need_gib * GIB
+    no_python = survey.Seams(find_pythons=lambda *args, **options: ())
+    first = _survey(ask, settings, HERE, profile, env, seams=no_python)
+    verdicts = place.choose(first, need)
+    best = verdicts[-1].candidate
+    root = StateRoot(best.root)
+    checkout = root.path / SAMPLE / "rig-sample"
+    if lay_out:
+        root.make(root.path)
+        ask.lay_out(checkout.parent, env)
+    there = dataclasses.replace(
+        settings, values={**settings.values, "local_root": root.path}
+    )
+    seen = checkout if checkout.is_dir() else HERE
+    second = _survey(ask, there, seen, profile, env, measure_s=0)
+    own = dataclasses.replace(best, venv="absent", version="")
+    its = second.checkout
+    if seen == checkout:
+        made = second.candidates[0]
+        own = dataclasses.replace(best, venv=made.venv, version=made.version)
+    else:
+        name = place_id(checkout)
+        its = dataclasses.replace(
+            its, path=checkout, real=checkout, place=name, link=Link("absent")
+        )
+    others = [v.candidate for v in verdicts[:-1]]
+    facts = dataclasses.replace(
+        second, checkout=its, checkout_disk=best.disk, candidates=(*others, own)
+    )
+    return place.plan(facts, need)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -176,13 +176,7 @@ def prove(
     StepFailed
         When the compiler fails, or the result holds no code for an architecture.
     """
-    # from here on both are called by names that every tool below takes as they are
-    if set(str(toolkit.root)) & set(_SHELL_SIGNS):
-        home = plain_path(toolkit.root)
-        toolkit = replace(toolkit, root=home, nvcc=home / "bin" / "nvcc")
-    if not is_plain(compiler.path):
-        told = plain_path(compiler.path.parent) / compiler.path.name
-        compiler = replace(compiler, path=told)
+    toolkit, compiler = called(toolkit, compiler)
     chain = pair_env(toolkit.root, compiler, env)
     root.make(root.shims)
     made = shim(console, toolkit, compiler, {**env, **chain}, root.shims)
@@ -196,6 +190,21 @@ def prove(
         all_notes.append(f"glibc shim in force: {made.reason}")
     console.mark("ok", f"{toolkit.describe()}; host compiler {compiler.describe()}")
     return Pair(toolkit, compiler, made, chain, tuple(all_notes))
+
+
+def called(
+    toolkit: Toolkit,
+    compiler: HostCompiler,
+    plain: Callable[[Path], Path] = plain_path,
+) -> tuple[Toolkit, HostCompiler]:
+    """Return both under names that every tool below takes as they are."""
+    if set(str(toolkit.root)) & set(_SHELL_SIGNS):
+        home = plain(toolkit.root)
+        toolkit = replace(toolkit, root=home, nvcc=home / "bin" / "nvcc")
+    if not is_plain(compiler.path):
+        told = plain(compiler.path.parent) / compiler.path.name
+        compiler = replace(compiler, path=told)
+    return toolkit, compiler
 
 
 def pair_env(
