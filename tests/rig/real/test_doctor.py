@@ -79,7 +79,7 @@ class TestThisMachine:
 
     def test_nothing_is_left_behind(self, checkout):
         """Measuring leaves no file in the checkout."""
-        examine(checkout, only=["storage"])
+        examine(checkout, only=["checkout-disk"])
         assert list(checkout.iterdir()) == []
 
     def test_machine_without_gpu_is_skipped(self, checkout):
@@ -140,7 +140,7 @@ class TestThisMachine:
 
     def test_two_runs_on_one_host_do_not_differ(self, checkout):
         """What is compared between hosts does not change from run to run."""
-        quiet = ["system", "toolchain", "driver", "python", "network"]
+        quiet = ["system", "toolchain", "driver", "network", "git", "uv"]
         one, other = (examine(checkout, only=quiet)[0].to_json() for _ in range(2))
         assert step.compare(one, other) == []
 

@@ -33,7 +33,8 @@ class FakeNvml:
     NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18
     NVML_ERROR_UNKNOWN = 999
     NVML_NVLINK_MAX_LINKS = 6
-    NVML_P2P_CAPS_INDEX_READ = 0
+    # a tuple of one in nvidia-ml-py itself
+    NVML_P2P_CAPS_INDEX_READ = (0,)
     NVML_P2P_CAPS_INDEX_WRITE = 1
     NVML_P2P_STATUS_OK = 0
     NVML_P2P_STATUS_UNKNOWN = 6
@@ -124,4 +125,5 @@ class FakeNvml:
     def nvmlDeviceGetP2PStatus(self, a, b, index):
         """Return whether peer access works."""
         self._may("nvmlDeviceGetP2PStatus")
+        assert isinstance(index, int)
         return self.p2p

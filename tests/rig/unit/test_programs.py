@@ -137,15 +137,22 @@ class TestLoader:
         (tmp_path / "a").mkdir()
         for name in ("libcudnn.so.9", "libcudnn.so.9.12.0", "libcudnn_ops.so.9.12.0"):
             (tmp_path / "a" / name).touch()
+        (tmp_path / "sys").mkdir()
+        (tmp_path / "sys/libcudnn.so.9.1.0").touch()
         packages = tmp_path / "venv/lib/python3.12/site-packages"
         wheel = packages / "nvidia_cudnn_cu12-9.10.2.21.dist-info"
         wheel.mkdir(parents=True)
         found = loader.cudnn(
-            {"LD_LIBRARY_PATH": str(tmp_path / "a")}, tmp_path / "venv", system=[]
+            {"LD_LIBRARY_PATH": str(tmp_path / "a")},
+            tmp_path / "venv",
+            system=[tmp_path / "sys"],
         )
         assert found == [
-            loader.Cudnn("9.12.0", tmp_path / "a/libcudnn.so.9.12.0"),
-            loader.Cudnn("9.10.2.21", wheel),
+            loader.Cudnn(
+                "9.12.0", tmp_path / "a/libcudnn.so.9.12.0", "LD_LIBRARY_PATH"
+            ),
+            loader.Cudnn("9.10.2.21", wheel, "environment"),
+            loader.Cudnn("9.1.0", tmp_path / "sys/libcudnn.so.9.1.0", "system"),
         ]
 
     def test_no_cudnn(self, tmp_path):

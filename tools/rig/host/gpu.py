@@ -218,7 +218,7 @@ def _p2p(api: Any, a: Any | None, b: Any | None) -> str:
     if a is None or b is None:
         return "unknown"
     states = [
-        _ask(api, api.nvmlDeviceGetP2PStatus, a, b, index)
+        _ask(api, api.nvmlDeviceGetP2PStatus, a, b, _number(index))
         for index in (api.NVML_P2P_CAPS_INDEX_READ, api.NVML_P2P_CAPS_INDEX_WRITE)
     ]
     if any(state is None or state == api.NVML_P2P_STATUS_UNKNOWN for state in states):
@@ -237,6 +237,11 @@ def _ask(api: Any, function: Callable[..., Any], *args: Any) -> Any:
 def _is(exc: Exception, api: Any, *names: str) -> bool:
     value = getattr(exc, "value", None)
     return value in {getattr(api, f"NVML_ERROR_{name}") for name in names}
+
+
+def _number(constant: Any) -> int:
+    """Return a constant of pynvml: a stray comma there makes some a tuple of one."""
+    return int(constant[0] if isinstance(constant, tuple) else constant)
 
 
 def _bus(pci: Any) -> str:

@@ -26,10 +26,16 @@ SYSTEM_FOLDERS = (
 
 @dataclass(frozen=True)
 class Cudnn:
-    """One copy of cuDNN: its version and where it lies."""
+    """One copy of cuDNN: its version, where it lies and how a program comes to it.
+
+    ``origin`` is ``LD_LIBRARY_PATH``, ``environment`` or ``system``. A torch wheel
+    meets the first two; the system's own copy comes after the one that the wheel
+    brings.
+    """
 
     version: str
     place: Path
+    origin: str
 
 
 def stubs(env: Mapping[str, str]) -> list[Path]:
@@ -66,18 +72,21 @@ def cudnn(
         Folders that the loader searches by itself.
     """
     found = []
-    for folder in [*_entries(env), *system]:
-        found += _matching(folder, _CUDNN_FILE)
+    for folder in _entries(env):
+        found += _matching(folder, _CUDNN_FILE, "LD_LIBRARY_PATH")
     if environment is not None:
         for packages in sorted(environment.glob("lib/python3*/site-packages")):
-            found += _matching(packages, _CUDNN_DIST)
+            found += _matching(packages, _CUDNN_DIST, "environment")
+    for folder in system:
+        found += _matching(folder, _CUDNN_FILE, "system")
     return found
 
 
-def _matching(folder: Path, pattern: re.Pattern[str]) -> list[Cudnn]:
+def _matching(folder: Path, pattern: re.Pattern[str], origin: str) -> list[Cudnn]:
     with contextlib.suppress(OSError):
         names = sorted(os.listdir(folder))
-        return [Cudnn(m[1], folder / n) for n in names if (m := pattern.match(n))]
+        matches = [(pattern.match(name), folder / name) for name in names]
+        return [Cudnn(found[1], place, origin) for found, place in matches if found]
     return []
 
 

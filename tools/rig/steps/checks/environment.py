@@ -47,13 +47,19 @@ def cudnn(facts: Facts) -> Outcome:
     data = {"versions": sorted({c.version for c in copies})}
     detail = ", ".join(f"{c.version} ({c.place})" for c in copies)
     limit = compat.volta()["first_cudnn_without"]
-    new = [c for c in copies if compat.version(c.version) >= compat.version(limit)]
-    if new and any(compat.is_volta(sm) for sm in facts.profile.sms):
+    met = [
+        c
+        for c in copies
+        if c.origin != "system" and compat.version(c.version) >= compat.version(limit)
+    ]
+    if met and any(compat.is_volta(sm) for sm in facts.profile.sms):
+        on_path = met[0].origin == "LD_LIBRARY_PATH"
         return Outcome(
             "warn",
             f"{detail}: Volta needs one below {limit}",
-            hint=f"uv pip install 'nvidia-cudnn-cu12<{limit}' (or take "
-            f"{new[0].place.parent} off LD_LIBRARY_PATH)",
+            hint=f"take {met[0].place.parent} off LD_LIBRARY_PATH"
+            if on_path
+            else f"uv pip install 'nvidia-cudnn-cu12<{limit}'",
             data=data,
         )
     return Outcome("ok", detail, data=data)
