@@ -30,10 +30,30 @@ _SCRUBBED_PREFIXES = (
     "XDG_",
 )
 _SCRUBBED = frozenset(
-    "MAX_JOBS TORCH_CUDA_ARCH_LIST VIRTUAL_ENV PYTHONPATH CC CXX CUDAHOSTCXX "
-    "FETCHCONTENT_BASE_DIR RIG_PARENT RIG_NOX_ENVDIR GITHUB_ACTIONS NO_COLOR "
-    "http_proxy https_proxy all_proxy no_proxy ftp_proxy "
-    "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY FTP_PROXY".split()
+    [
+        "MAX_JOBS",
+        "TORCH_CUDA_ARCH_LIST",
+        "VIRTUAL_ENV",
+        "PYTHONPATH",
+        "CC",
+        "CXX",
+        "CUDAHOSTCXX",
+        "FETCHCONTENT_BASE_DIR",
+        "RIG_PARENT",
+        "RIG_NOX_ENVDIR",
+        "GITHUB_ACTIONS",
+        "NO_COLOR",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+        "ftp_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "FTP_PROXY",
+    ]
 )
 _STARTERS = ("system", "fork", "forkpty", "posix_spawn", "posix_spawnp")
 

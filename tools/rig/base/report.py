@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import platform
 import select
 import shlex
 import signal
@@ -60,7 +59,6 @@ def run_command(
         Where people's text goes; a new one on stderr when None.
     """
     console = console if console is not None else Console()
-    watch_parent()
     try:
         return _ended(body, console, as_json)
     except Exception as exc:
@@ -73,6 +71,7 @@ def run_command(
 def _ended(body: Callable[[Console], Any], console: Console, as_json: bool) -> int:
     try:
         with signals_as_interrupts():
+            watch_parent()
             result = body(console)
             code = int(getattr(result, "exit_code", ExitCode.OK))
             data = _data(result) if as_json else None
@@ -184,6 +183,7 @@ def _crashed(exc: Exception) -> RigError:
 
 def _save(exc: Exception) -> Path:
     now = datetime.datetime.now(datetime.timezone.utc)
+    kernel = os.uname()
     name = f"{now:%Y%m%dT%H%M%S}-{os.getpid()}-"
     text = "\n".join(
         [
@@ -191,7 +191,7 @@ def _save(exc: Exception) -> Path:
             f"command: {shlex.join(redact.argv([*sys.orig_argv]))}",
             f"folder: {_here()}",
             f"python: {sys.version.split()[0]} ({sys.executable})",
-            f"system: {platform.platform()}",
+            f"system: {' '.join((kernel.sysname, kernel.release, kernel.machine))}",
             *(f"{package}: {_version(package)}" for package in _VERSIONS_OF),
             "",
             redact.text("".join(traceback.format_exception(exc))),

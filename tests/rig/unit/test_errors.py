@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What a failure says, and how it ends the command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.rig.base import errors
+
+
+def test_message_has_three_parts_and_details() -> None:
+    """What happened comes first, the command to type last."""
+    error = errors.StepFailed(
+        "it broke", usual="It does.", hint="mend it", details=iter(["one", "two"])
+    )
+    assert error.lines() == [
+        "error: it broke",
+        "  one",
+        "  two",
+        "  It does.",
+        "hint: mend it",
+    ]
+
+
+def test_parts_that_are_not_known_are_left_out() -> None:
+    """An error without a hint has no empty hint line."""
+    assert errors.RigError("it broke").lines() == ["error: it broke"]
+    assert str(errors.RigError("it broke")) == "it broke"
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.RigError, 1),
+        (errors.StepFailed, 1),
+        (errors.UsageError, 2),
+        (errors.CannotError, 3),
+        (errors.InUseError, 4),
+        (errors.Interrupted, 130),
+    ],
+)
+def test_exit_codes_are_the_documented_ones(
+    kind: type[errors.RigError], code: int
+) -> None:
+    """Scripts rely on these numbers."""
+    assert kind("x").code == code
+    assert issubclass(kind, errors.RigError)
+
+
+def test_codes_without_an_error_of_their_own() -> None:
+    """Success and 'nothing recognised' are results, not failures."""
+    assert (errors.ExitCode.OK, errors.ExitCode.UNKNOWN) == (0, 5)
