@@ -2,7 +2,6 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Python and program checks, on a machine with one thing changed."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from tests.rig.support import fakemachine as fake
 from tools.rig.builds.candidates import Candidate
 from tools.rig.host.pythons import Python
 from tools.rig.steps.checks import python
-
-H200 = replace(fake.V100, name="H200", sm=90)
 
 
 class TestPython:
