@@ -147,10 +147,15 @@ def settle(journal: Path) -> str:
 
 
 def put_on_path(site: Path, project: str, folders: Sequence[Path]) -> None:
-    """Name folders of the checkout in a ``.pth`` file, beside the target's finder."""
+    """Name folders of the checkout in a ``.pth`` file, beside the target's finder.
+
+    Without folders an earlier file is taken away.
+    """
+    file = site / f"rig-overlay-{project}.pth"
     if folders:
-        name = f"rig-overlay-{project}.pth"
-        write_text(site / name, "".join(f"{folder}\n" for folder in folders))
+        write_text(file, "".join(f"{folder}\n" for folder in folders))
+    else:
+        file.unlink(missing_ok=True)
 
 
 def _stage(archive: zipfile.ZipFile, member: str, new: Path) -> None:

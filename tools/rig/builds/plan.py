@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ from tools.rig.builds.profile import Profile
 class Command:
     """One program that the build will start.
 
-    ``{wheel}`` and ``{requirements}`` stand for what an earlier command makes.
+    ``{wheel}``, ``{hollow_wheel}`` and ``{requirements}`` stand for what an earlier
+    command makes.
     ``env`` is added to the build's environment for this command alone.
     """
 
@@ -36,6 +37,18 @@ class Command:
     def text(self) -> str:
         """Return the command as one types it, secrets masked."""
         return shlex.join(redact.argv(self.argv))
+
+    def filled(self, **made: str) -> Command:
+        """Return the command with what earlier commands made in the open places."""
+
+        def fill(text: str) -> str:
+            for name, value in made.items():
+                text = text.replace("{" + name + "}", value)
+            return text
+
+        argv = tuple(fill(word) for word in self.argv)
+        env = {name: fill(value) for name, value in self.env.items()}
+        return replace(self, argv=argv, env=env)
 
 
 @dataclass(frozen=True)

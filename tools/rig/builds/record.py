@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base import redact
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import StateRoot, read_json, write_json
+from tools.rig.guard import lease
 
 
 class Record:
@@ -33,6 +36,7 @@ class Record:
         self.data: dict[str, Any] = {
             "id": self.id,
             "command": redact.text(command),
+            "holder": asdict(lease.holder(command)),
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "result": "running",
             "exit_code": None,
@@ -69,7 +73,7 @@ def listing(root: StateRoot) -> list[dict[str, Any]]:
     """Return all records, newest first.
 
     A file that cannot be read becomes an entry that says so: it is never deleted and
-    never hides the others.
+    never hides the others. A build that says ``running`` and is gone has ``died``.
     """
     found: list[dict[str, Any]] = []
     if root.records.is_dir():
@@ -86,6 +90,10 @@ def _one(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or "id" not in data:
         problem = f"{file} is no build record"
         return {"id": file.stem, "result": "unreadable", "problem": problem}
+    if data.get("result") == "running":
+        holder = lease.parsed(json.dumps(data.get("holder")))
+        if holder is not None and holder.gone:
+            return {**data, "result": "died"}
     return data
 
 

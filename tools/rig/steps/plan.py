@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""``plan``: gathers the facts of a build and makes its plan, for printing and for doing."""
+"""``plan``: gathers the facts of a build and makes its plan, to print and to do."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def compose(
     places = Places(
         scene.checkout,
         scene.environment,
-        scene.root.tmp,
+        scene.root.tmp / scene.environment.name,
         scene.deps,
         scene.root.cache,
     )

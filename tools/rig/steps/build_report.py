@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What a build says at its end: the summary, or the first decisive error."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.console import Console, duration, size
+from tools.rig.base.errors import StepFailed
+from tools.rig.builds.candidates import slow, speed
+from tools.rig.builds.meter import Peaks
+from tools.rig.builds.pair import PairPlan
+from tools.rig.builds.place import Environment, PlacePlan
+from tools.rig.builds.verdicts import VerifyReport, names_of
+from tools.rig.diagnose.first_error import first_error
+from tools.rig.steps.toolkit import Pair
+
+_CHUNK = 1 << 20
+
+
+def place_notes(placing: PlacePlan, made: Environment) -> list[str]:
+    """Return what was worked round for the environment, and not what was only seen."""
+    notes = [note for note in made.notes if note not in placing.notes]
+    own = placing.facts.checkout_disk
+    if (
+        slow(own)
+        and own.mount.device != placing.verdicts[-1].candidate.disk.mount.device
+    ):
+        why = f"the checkout's own disk is slow ({speed(own)})"
+        notes.append(f"environment in {placing.root.path}: {why}")
+    return notes
+
+
+def chain_notes(chosen: PairPlan, pair: Pair, toolkits: Path) -> list[str]:
+    """Return what was worked round for the toolchain, in earlier runs too."""
+    notes = list(pair.notes)
+    kit, compiler = chosen.toolkit, chosen.compiler
+    if kit is not None and kit.origin == "provisioned":
+        notes.append(f"CUDA {kit.version} from {kit.root}: none of this machine fits")
+    if compiler is not None and compiler.path.is_relative_to(toolkits):
+        notes.append(f"{compiler.describe()}: none of this machine fits")
+    return notes
+
+
+def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
+    """Return the error for a build that failed.
+
+    Parameters
+    ----------
+    title
+        What was built.
+    code
+        Its exit status.
+    log
+        The whole log.
+    since
+        Bytes of the log that earlier steps wrote: their errors were none.
+    """
+    with log.open("rb") as whole:
+        before, left = 0, since
+        while left and (chunk := whole.read(min(left, _CHUNK))):
+            before += chunk.count(b"\n")
+            left -= len(chunk)
+        cause = first_error(line.decode("utf-8", "replace") for line in whole)
+    where = f"line {before + cause.line} of {log}" if cause else str(log)
+    return StepFailed(
+        f"building the {title} failed (status {code})",
+        details=cause.lines() if cause else (),
+        usual=f"The first decisive error stands in {where}."
+        if cause
+        else f"No line says why. Whole log: {where}",
+        hint=f"less {shlex.quote(str(log))}",
+    )
+
+
+def summary(
+    console: Console,
+    record: dict[str, Any],
+    file: Path,
+    report: VerifyReport,
+    peaks: Peaks,
+    seconds: float,
+    work_rounds: Sequence[str],
+) -> None:
+    """Say what was built, where, how long it took, and what was worked round."""
+    say = console.say
+    codes = [lib.sms for lib in report.libraries if lib.verdict == "ok"]
+    cards = names_of(set(codes[0]).intersection(*codes[1:])) if codes else "no"
+    say("")
+    console.mark("ok", f"built {record['version']} ({record['commit']})")
+    say(f"  environment  {record['environment']}")
+    say(f"  proved       {len(codes)} CUDA libraries hold {cards} code")
+    say(f"  took         {duration(seconds)}")
+    if peaks.total:
+        one = f"{peaks.process_name} {size(peaks.process)}"
+        say(f"  peak memory  {size(peaks.total)} in all; largest: {one}")
+    for note in work_rounds:
+        say(f"  work-round   {note}")
+    say(f"  record       {file}")
