@@ -69,17 +69,17 @@ class HostCompiler:
         return f"{name} {self.version} ({self.path})"
 
 
-def probe(path: Path) -> HostCompiler:
+def probe(path: Path, *, timeout: float = PROBE_S) -> HostCompiler:
     """Ask a compiler what it is by preprocessing its own version macros.
 
     Its ``--version`` text is free form and translated; the macros are neither.
     """
     source = "__clang_major__ __clang_minor__\n__GNUC__ __GNUC_MINOR__\n"
     answer = run(
-        [path, "-E", "-P", "-x", "c++", "-"], input_text=source, timeout=PROBE_S
+        [path, "-E", "-P", "-x", "c++", "-"], input_text=source, timeout=timeout
     )
     if answer.timed_out:
-        return HostCompiler(path, "", "", f"did not answer within {PROBE_S:.0f} s")
+        return HostCompiler(path, "", "", f"did not answer within {timeout:.0f} s")
     if not answer.ok:
         return HostCompiler(path, "", "", f"does not run (status {answer.code})")
     lines = [line.split() for line in answer.out.splitlines() if line.strip()]
