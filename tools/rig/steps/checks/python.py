@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import regex as re
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from tools.rig.base.errors import CannotError
 from tools.rig.builds import interpreter
@@ -200,5 +201,5 @@ def _at_least(version: str, least: str) -> bool:
         return True
     try:
         return SpecifierSet(f">={least}").contains(version)
-    except InvalidSpecifier:
+    except (InvalidSpecifier, InvalidVersion):
         return False
