@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +78,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, python: pythons.Python) -> Iterator[Stage]:
+def stage(tmp_path: Path, python: pythons.Python) -> Stage:
     """Set up a home and a checkout with names that are hard to quote."""
     if storage.kind(storage.mount_of(tmp_path).fs) in ("memory", "network"):
         pytest.skip("the folder for temporary files is not on a local disk")
@@ -93,8 +92,7 @@ def stage(tmp_path: Path, python: pythons.Python) -> Iterator[Stage]:
         "PATH": os.environ.get("PATH", os.defpath),
         "UV_OFFLINE": "1",
     }
-    yield Stage(tmp_path, checkout, env, python.path, io.StringIO())
-    shutil.rmtree(f"/var/tmp/{survey.NAME}-{os.getuid()}-test", ignore_errors=True)
+    return Stage(tmp_path, checkout, env, python.path, io.StringIO())
 
 
 def works(environment: Path) -> bool:

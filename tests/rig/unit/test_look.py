@@ -59,6 +59,14 @@ class TestDisk:
         assert got.exists and got.made and not got.empty and got.rates is None
         assert got.owner == os.getuid()
 
+    def test_known_disk(self, tmp_path: Path) -> None:
+        """A disk that was measured before is not measured again."""
+        rates = storage.Rates(1, 2, 3, 4, 5, 6)
+        known = {storage.mount_of(tmp_path).device: rates}
+        got = look.disk(tmp_path, skip=(), known=known, ask=here)
+        assert got.rates is rates and got.links
+        assert look.disk(tmp_path, measure_s=0, known=known, ask=here).rates is None
+
     def test_a_file_in_the_way(self, tmp_path: Path) -> None:
         """A file is no folder."""
         (tmp_path / "f").touch()

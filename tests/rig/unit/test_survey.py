@@ -19,7 +19,7 @@ from tools.rig.builds import survey
 from tools.rig.builds.survey import Seams
 from tools.rig.host.look import Checkout, Disk, Link
 from tools.rig.host.pythons import Python
-from tools.rig.host.storage import Mount
+from tools.rig.host.storage import Mount, Rates
 
 MOUNT = Mount(Path("/"), "ext4", "/dev/sda", "rw", "8:1")
 PYTHON = Python(Path("/usr/bin/python3.12"), "3.12.3", "PATH")
@@ -32,6 +32,7 @@ class World:
     def __init__(self, tmp: Path, **changes: Any) -> None:
         self.tmp = tmp
         self.looked: list[tuple[Path, float]] = []
+        self.known: list[list[str]] = []
         self.here = Checkout(
             path=Path("/src/main"),
             real=Path("/src/main"),
@@ -53,6 +54,7 @@ class World:
     def disk(self, path: Path, *, measure_s: float, **how: Any) -> Disk:
         """Stand for `look.disk`."""
         self.looked.append((path, measure_s))
+        self.known.append(list(how.get("known", {})))
         good: dict[str, Any] = {"writable": True, "free_bytes": 1 << 40}
         good |= {"free_inodes": 1 << 30, **self.disks.get(str(path), {})}
         return Disk(path, path, MOUNT, **good)
@@ -169,6 +171,13 @@ class TestFacts:
         assert got.need_headers and got.cache is None and not got.offline
         assert world.looked[-1] == (Path("/src/main"), 0.5)
         assert {seconds for _, seconds in world.looked[:-1]} == {0.25}
+
+    def test_one_disk_is_measured_once(self, tmp_path: Path) -> None:
+        """What was measured is handed on to the looks that follow."""
+        rates = Rates(1, 2, 3, 4, 5, 6)
+        world = World(tmp_path, disks={DEFAULTS[0][0]: {"rates": rates}})
+        world.facts()
+        assert world.known == [[], ["8:1"], ["8:1"], ["8:1"]]
 
     def test_cache_of_the_users(self, tmp_path: Path) -> None:
         """Uv's own cache is looked at, not measured."""

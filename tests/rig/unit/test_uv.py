@@ -18,6 +18,7 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import uv
+from tools.rig.builds.uv_failure import decisive
 from tools.rig.host.look import Disk, Hung
 from tools.rig.host.storage import Mount
 
@@ -298,7 +299,7 @@ class TestInstall:
 
 def test_decisive() -> None:
     """The innermost cause, else the error, else the last word."""
-    assert uv.decisive(["error: a", "  cause: b", "", "hint"]) == "b"
-    assert uv.decisive(["x", "error: a", "y"]) == "error: a"
-    assert uv.decisive(["x", "y", ""]) == "y"
-    assert uv.decisive([]) == ""
+    assert decisive(["error: a", "  cause: b", "", "hint"]) == "b"
+    assert decisive(["x", "error: a", "y"]) == "error: a"
+    assert decisive(["x", "y", ""]) == "y"
+    assert decisive([]) == ""

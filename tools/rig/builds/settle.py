@@ -18,6 +18,7 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed
 from tools.rig.builds import interpreter, survey, uv
 from tools.rig.builds.place import Environment, PlacePlan
+from tools.rig.builds.uv_failure import failure
 from tools.rig.host import look, pythons
 from tools.rig.host.pythons import Python
 
@@ -139,7 +140,7 @@ def _make_folders(plan: PlacePlan) -> None:
         for folder in (root.venvs, root.deps, plan.deps, root.cache, root.tmp):
             root.make(folder)
     except OSError as exc:
-        raise uv.failure(
+        raise failure(
             f"cannot make {exc.filename or root.path}", [str(exc)], root.path
         ) from exc
 

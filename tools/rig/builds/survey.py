@@ -28,6 +28,7 @@ from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.host import look, pythons
 from tools.rig.host.pythons import Python
+from tools.rig.host.storage import Rates
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -77,7 +78,8 @@ def facts(
     env
         Our environment when None.
     measure_s
-        Seconds of measuring on each disk; the checkout's gets twice as much.
+        Seconds of measuring on each disk; the checkout's gets twice as much. A disk
+        that several of them lie on is measured once.
 
     need_headers
         Whether the target is compiled with Python.h.
@@ -94,7 +96,8 @@ def facts(
     here = ask.checkout(checked_path(checkout))
     memory = remembered_file(env)
     before, named_before = remembered_root(memory, ask.text)
-    candidates = []
+    candidates: list[Candidate] = []
+    known: dict[str, Rates] = {}
     looked: set[Path] = set()
     for root, why, chosen in _roots(
         settings, here, (before, named_before), memory.parent, ask
@@ -102,7 +105,10 @@ def facts(
         if root in looked:
             continue
         looked.add(root)
-        candidates.append(_candidate(root, why, chosen, here.place, measure_s, ask))
+        found = _candidate(root, why, chosen, here.place, measure_s, known, ask)
+        candidates.append(found)
+        if found.disk.rates is not None:
+            known[found.disk.mount.device] = found.disk.rates
     named, wanted, by_user = _wanted(settings, python, env, ask)
     requires = requires_python(here.pyproject)
     first = candidates[0]
@@ -112,7 +118,9 @@ def facts(
     wish = interpreter.Wish(wanted, requires=requires, need_headers=need_headers)
     return PlaceFacts(
         checkout=here,
-        checkout_disk=ask.disk(here.real, measure_s=2 * measure_s, skip=()),
+        checkout_disk=ask.disk(
+            here.real, measure_s=2 * measure_s, skip=(), known=known
+        ),
         candidates=tuple(candidates),
         uid=os.getuid(),
         pythons=() if ready or named else _pythons(env, wish, ask),
@@ -210,14 +218,20 @@ def _user(uid: int) -> str:
 
 
 def _candidate(
-    root: Path, why: str, chosen: bool, place: str, measure_s: float, ask: Seams
+    root: Path,
+    why: str,
+    chosen: bool,
+    place: str,
+    measure_s: float,
+    known: Mapping[str, Rates],
+    ask: Seams,
 ) -> Candidate:
-    disk = ask.disk(root, measure_s=measure_s)
+    disk = ask.disk(root, measure_s=measure_s, known=known)
     strange = disk.exists and not disk.empty and not disk.made
     if chosen and strange and NAME not in root.name:
         # a folder full of somebody's files is not claimed, only one inside it
         root = root / NAME
-        disk = ask.disk(root, measure_s=measure_s)
+        disk = ask.disk(root, measure_s=measure_s, known=known)
     venv, version = "absent", ""
     if disk.exists:
         venv, version = inspect(StateRoot(root).venvs / place, ask.run)

@@ -25,6 +25,7 @@ from tools.rig.base import run
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.state import SENTINEL, StateRoot
+from tools.rig.builds.uv_failure import decisive, failure, line_broke
 from tools.rig.host import look
 
 IDLE_S = 300.0
@@ -36,18 +37,6 @@ PAUSES_S = (5.0, 20.0, 60.0)
 
 HTTP_TIMEOUT_S = 120
 """Seconds that uv waits for a silent server; its own 30 are short for a slow route."""
-
-# what uv prints when the line, not the request, was at fault
-_LINE_BROKE = re.compile(
-    r"error sending request|error decoding response body|connection (?:reset|closed)"
-    r"|broken pipe|timed? ?out|incomplete ?message|unexpected (?:eof|end of file)"
-    r"|dns error|temporary failure|tls handshake|request failed after"
-    r"|(?:502|503|504) (?:bad gateway|service|gateway)|hash mismatch"
-    # a file that was cut in the middle while uv only read its list of contents
-    r"|failed to read from zip file",
-    re.IGNORECASE,
-)
-_DISK_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
 
 Stream = Callable[..., run.Result]
 Run = Callable[..., run.Result]
@@ -262,7 +251,7 @@ def install(
         if got.timed_out:
             _name_the_stuck(python, env, cwd, idle_s, seen)
             reason = f"nothing moved for {idle_s:.0f} s"
-        elif any(_LINE_BROKE.search(line) for line in said):
+        elif line_broke(said):
             reason = decisive(said)
         else:
             raise failure("uv pip install failed", [*said], python, log)
@@ -280,34 +269,6 @@ def install(
             f"{len(pauses_s) + 1} in {pause:.0f} s, finished files are kept in {cache}",
         )
         sleep(pause)
-
-
-def decisive(lines: Sequence[str] | deque[str]) -> str:
-    """Return the line that says most about a failure of uv."""
-    causes = [line.strip() for line in lines if line.strip()]
-    for mark in ("cause:", "Caused by", "error:", "×"):
-        found = [line for line in causes if mark in line]
-        if found:
-            return found[-1].removeprefix("cause:").strip()
-    return causes[-1] if causes else ""
-
-
-def failure(
-    what: str, lines: Sequence[str], place: Path, log: Path | None = None
-) -> StepFailed:
-    """Return the error for a failed uv, with the cure for a full disk."""
-    text = [line for line in lines if line.strip()]
-    where = f" Log: {log}" if log else ""
-    full = next((line for line in text if _DISK_FULL.search(line)), "")
-    if full:
-        return StepFailed(
-            f"{what}: the disk is full",
-            details=[full.strip()],
-            usual="Nothing that was there before has changed." + where,
-            hint=f"df -h '{place.parent}'",
-        )
-    start = next((i for i, line in enumerate(text) if "error" in line.lower()), 0)
-    return StepFailed(what, details=text[start : start + 20], usual=where.strip())
 
 
 def _name_the_stuck(

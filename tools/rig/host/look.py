@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,7 @@ def disk(
     *,
     measure_s: float = 0.5,
     skip: tuple[str, ...] = ("network", "memory"),
+    known: Mapping[str, Rates] | None = None,
     limit_s: float = LIMIT_S,
     ask: Ask = abandon.ask,
 ) -> Disk:
@@ -116,17 +117,23 @@ def disk(
         Seconds to spend on metadata rates; 0 measures nothing.
     skip
         Kinds of file systems (:func:`storage.kind`) that are not worth measuring.
+    known
+        Rates of devices (``Mount.device``) that need not be measured again.
     limit_s
         Seconds until the disk counts as stuck.
     ask
         Runs the child.
     """
+    known = known or {}
+    request = {
+        "op": "disk",
+        "path": str(path),
+        "measure_s": measure_s,
+        "skip": skip,
+        "known": list(known),
+    }
     try:
-        got = question(
-            {"op": "disk", "path": str(path), "measure_s": measure_s, "skip": skip},
-            limit_s + measure_s,
-            ask,
-        )
+        got = question(request, limit_s + measure_s, ask)
     except Hung as exc:
         return Disk(
             path, path, exc.mount, hung=True, problem=exc.what, details=exc.details
@@ -134,13 +141,13 @@ def disk(
     except StepFailed as exc:
         mount = storage.mount_of(path, resolve=False)
         return Disk(path, path, mount, problem=exc.what)
-    return Disk(
-        path=path,
-        real=Path(got.pop("real")),
-        mount=Mount(**{**got["mount"], "point": Path(got.pop("mount")["point"])}),
-        rates=Rates(**rates) if (rates := got.pop("rates")) else None,
-        **got,
-    )
+    mount = Mount(**{**got["mount"], "point": Path(got.pop("mount")["point"])})
+    measured = got.pop("rates")
+    rates = Rates(**measured) if measured else None
+    if rates is None and measure_s and storage.kind(mount.fs) not in skip:
+        rates = known.get(mount.device)
+    real = Path(got.pop("real"))
+    return Disk(path=path, real=real, mount=mount, rates=rates, **got)
 
 
 def checkout(

@@ -98,9 +98,10 @@ def _disk(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
         out["problem"], out["writable"] = "it is not a folder", False
     elif request["measure_s"] and storage.kind(mount.fs) not in request["skip"]:
         try:
-            rates = storage.measure(base, request["measure_s"])
-            out["rates"] = dataclasses.asdict(rates)
             out["links"] = _can_link(base)
+            if mount.device not in request["known"]:
+                rates = storage.measure(base, request["measure_s"])
+                out["rates"] = dataclasses.asdict(rates)
         except OSError as exc:
             out["problem"], out["writable"] = exc.strerror or str(exc), False
     return out
