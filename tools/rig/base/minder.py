@@ -62,9 +62,8 @@ def main(argv: list[str]) -> int:
         with contextlib.suppress(BlockingIOError):
             os.read(woken, 4096)
     code = child.poll()
-    if code is not None:
-        _alone_within(SETTLE_S, child)
-    _end_session(child)
+    if code is None or not _alone_within(SETTLE_S):
+        _end_session(child)
     if code is None:
         return 128 + signal.SIGTERM
     return code if code >= 0 else 128 - code
@@ -85,31 +84,30 @@ def _lower(nice: int) -> None:
 
 
 def _end_session(child: subprocess.Popen[bytes]) -> None:
-    for pid in _others():
-        _kill(pid, signal.SIGTERM)
-    if _alone_within(GRACE_S, child):
-        return
-    deadline = time.monotonic() + KILL_S
-    while time.monotonic() < deadline and (others := _others()):
-        for pid in others:
-            _kill(pid, signal.SIGKILL)
-        _alone_within(0.1, child)
+    told: set[int] = set()
+    for sig, wait in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_S)):
+        deadline = time.monotonic() + wait
+        while others := _others():
+            for pid in others:
+                # each gets SIGTERM once, also one that was forked in the meantime
+                if sig == signal.SIGKILL or pid not in told:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, sig)
+            told.update(others)
+            if time.monotonic() >= deadline:
+                break
+            child.poll()
+            time.sleep(0.02)
 
 
-def _alone_within(seconds: float, child: subprocess.Popen[bytes]) -> bool:
+def _alone_within(seconds: float) -> bool:
     """Wait until nobody else is left in the session, and say whether that is so."""
     deadline = time.monotonic() + seconds
     while _others():
         if time.monotonic() >= deadline:
             return False
-        child.poll()
         time.sleep(0.02)
     return True
-
-
-def _kill(pid: int, sig: signal.Signals) -> None:
-    with contextlib.suppress(OSError):
-        os.kill(pid, sig)
 
 
 def _others() -> list[int]:

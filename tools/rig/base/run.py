@@ -146,10 +146,14 @@ def _collect(
             said = exc
         input_text = None
         left -= turn
-        if ended or left <= 0 or said.timeout != turn:
+        if said.timeout != turn:
+            # a fake that says so for reasons of its own
+            break
+        if ended or left <= 0:
+            ended = ended or has_ended(proc)
             break
         ended = has_ended(proc)
-    timed_out = not (ended or has_ended(proc))
+    timed_out = not ended
     stop_tree(proc.pid)
     try:
         out, err = proc.communicate(timeout=LINGER_S)

@@ -107,9 +107,8 @@ def _gone_after(session: int, sig: signal.Signals, wait: float) -> bool:
     told: set[int] = set()
     while members := session_members(session):
         for member in members:
-            # SIGTERM goes out once, since many programs read a second one as "at once";
-            # SIGKILL goes to those that were forked in between as well
-            if sig == signal.SIGKILL or not told:
+            # each gets SIGTERM once, since many programs read a second one as "at once"
+            if sig == signal.SIGKILL or member not in told:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(member, sig)
         told.update(members)
