@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The plan is what is printed and what is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.rig.builds import plan, profile
+from tools.rig.builds.environment import Composed, Places
+from tools.rig.builds.jobs import Jobs
+from tools.rig.builds.plan import BuildPlan
+
+V100 = profile.load("v100-cu128")
+PLACES = Places(Path("/s r c"), Path("/venv"), Path("/t"), Path("/d"), Path("/c"))
+
+
+def make(*, wheel_only: bool = False, backend: str | None = None) -> BuildPlan:
+    """Return a plan for the V100."""
+    return plan.make(
+        V100,
+        PLACES,
+        Composed({"MAX_JOBS": "2", "HF_TOKEN": "hf_secretsecretsecret"}, ("one note",)),
+        Jobs(2, "2 cores"),
+        "CUDA 12.4",
+        Path("/wheels"),
+        ("/bin/uv",),
+        torch_backend=backend,
+        wheel_only=wheel_only,
+        notes=("shim",),
+    )
+
+
+PIP = ("/bin/uv", "pip", "install", "--python", "/venv/bin/python")
+HELD = ("--constraint", "/wheels/constraints.txt")
+
+
+def test_editable() -> None:
+    """Requirements, a wheel, the editable install, what is needed at run time."""
+    made = make()
+    assert [c.title for c in made.commands] == list(plan.TITLES)
+    needs, wheel, editable, rest = made.commands
+    reqs = f"/s r c/{V100.build_requirements}"
+    assert needs.argv == (*PIP, *HELD, "--requirement", reqs)
+    assert wheel.argv[:4] == ("/bin/uv", "build", "--wheel", "--no-build-isolation")
+    assert wheel.argv[-3:] == ("--out-dir", "/wheels", "/s r c") and wheel.compiles
+    flags = ("--no-build-isolation", "--no-deps", "--editable", "/s r c")
+    assert editable.argv == (*PIP, *flags) and not editable.compiles
+    assert editable.env == V100.editable_env
+    assert rest.argv == (*PIP, *HELD, "--requirement", "{requirements}")
+    assert made.mode == "editable" and made.command("wheel") is wheel
+
+
+def test_wheel_only() -> None:
+    """With --wheel the wheel itself is installed."""
+    made = make(wheel_only=True)
+    third = made.commands[2]
+    flags = ("--no-deps", "--reinstall-package", V100.project, "{wheel}")
+    assert third.argv == (*PIP, *flags) and third.env == {}
+    assert made.mode == "wheel"
+
+
+def test_torch_backend() -> None:
+    """The index of torch goes to every command that may install it."""
+    for command in (make(backend="cu126").commands[i] for i in (0, 3)):
+        at = command.argv.index("--torch-backend")
+        assert command.argv[at + 1] == "cu126"
+    assert not [c for c in make().commands if "--torch-backend" in c.argv]
+
+
+def test_people_see_what_is_done() -> None:
+    """The lines can be typed, notes come last, secrets are masked."""
+    lines = make().lines()
+    assert "profile      v100-cu128" in lines
+    assert "jobs         2 (2 cores)" in lines
+    assert "  MAX_JOBS=2" in lines and "  HF_TOKEN=***" in lines
+    typed = next(ln for ln in lines if "--editable" in ln)
+    assert typed.endswith("--editable '/s r c'")
+    assert "VLLM_USE_PRECOMPILED=1" in typed
+    assert lines[-2:] == ["note: shim", "note: one note"]
+
+
+def test_json() -> None:
+    """The same as data, secrets masked."""
+    data = make().to_json()
+    assert data["env"] == {"MAX_JOBS": "2", "HF_TOKEN": "***"}
+    assert data["commands"][1]["argv"] == list(make().commands[1].argv)
+    assert data["checkout"] == "/s r c" and data["notes"] == ["shim", "one note"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("v100-cu128", "torch==2.10.0\n"), ("sample", "")]
+)
+def test_constraints(name: str, text: str) -> None:
+    """Torch is held where the profile has one."""
+    assert plan.constraints(profile.load(name)) == text
