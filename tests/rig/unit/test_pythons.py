@@ -139,6 +139,16 @@ class TestFind:
         )
         assert len(got) == 1
 
+    def test_shims_are_not_started(self, tmp_path: Path) -> None:
+        """A version manager's shims are passed over: they are slow and lead elsewhere."""
+        program(tmp_path / "shims" / "python3.12")
+
+        def ask(argv: list[Any], **how: Any) -> run.Result:
+            raise AssertionError(f"started {argv}")
+
+        env = {"PATH": f"{tmp_path}/shims"}
+        assert pythons.find(env, None, system=(), ask=ask) == []
+
     def test_enough(self, tmp_path: Path) -> None:
         """The search ends when what is wanted is found."""
         for name in "abc":

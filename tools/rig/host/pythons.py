@@ -197,7 +197,8 @@ def _candidates(
     ask: Run,
 ) -> Iterable[tuple[Path, str]]:
     for folder in env.get("PATH", "").split(os.pathsep):
-        if folder.startswith("/"):
+        # a version manager's shims are slow scripts; what they start is listed below
+        if folder.startswith("/") and Path(folder).name != "shims":
             for path in _in_folder(Path(folder)):
                 yield path, "PATH"
     if uv is not None:
