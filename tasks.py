@@ -14,7 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from invoke import Collection, Context, Exit, task
+from invoke.collection import Collection
+from invoke.context import Context
+from invoke.exceptions import Exit, ParseError
+from invoke.program import Program
+from invoke.tasks import task
 
 _HELP = {
     "json": "print one JSON document on stdout and nothing else there",
@@ -22,6 +26,21 @@ _HELP = {
     "source": "checkout to work on (default: this one, else the bundled sample)",
     "jobs": "compiles at once (default: what memory and cores allow)",
 }
+
+
+def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program], None]:
+    """Let an unknown task or flag end with the code for wrong usage; Invoke says 1."""
+
+    def parse_tasks(program: Program) -> None:
+        try:
+            parse(program)
+        except ParseError as exc:
+            message = f"error: {exc}\nhint: invoke --list"
+            if exc.context is not None and exc.context.name:
+                message += f", or invoke {exc.context.name} --help"
+            raise Exit(message, code=2) from exc
+
+    return parse_tasks
 
 
 def _do(body: Callable[[Any], Any], as_json: bool = False) -> None:
@@ -212,6 +231,10 @@ namespace = Collection(
     install_wheel,
     builds,
 )
+# Invoke reads this file before it parses the words behind its own options, and has no
+# other place to say the code of a usage error; a checker sees a method that is replaced
+_parse = _usage_errors_are_2(Program.parse_tasks)
+Program.parse_tasks = _parse  # type: ignore[method-assign, assignment]
 # a task's own signals and exit codes count, not those of Invoke's runner
 namespace.configure({"run": {"in_stream": False}, "tasks": {"auto_dash_names": True}})
 sys.dont_write_bytecode = True

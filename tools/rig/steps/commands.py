@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""What each task does, from typed words to a result: finds the scene, calls the step."""
+"""What each task does, from typed words to a result: the scene first, then the step."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console, table
-from tools.rig.base.errors import CannotError, UsageError
-from tools.rig.builds import place, record
-from tools.rig.builds.place import Environment
+from tools.rig.base.errors import CannotError, ExitCode
+from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.builds import record, target
 from tools.rig.steps import scene as scenes
-from tools.rig.steps.scene import Scene, find, settings_for
+from tools.rig.steps.scene import Scene, settings_for
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Data:
     """A result that is plain data, with the exit code that it means."""
 
     data: Any
-    exit_code: int = 0
+    exit_code: int = ExitCode.OK
 
     def to_json(self) -> Any:
         """Return the data."""
@@ -46,32 +45,28 @@ def doctor(
         for line in table(("CHECK", "WHAT IT LOOKS AT"), rows):
             console.say(line)
         return Data([{"id": name, "title": title} for name, title in rows])
-    from tools.rig.builds import target
-
+    other = Path(compare_with) if compare_with else None
+    if other is not None:
+        # a wrong name is told before minutes of looking, not after
+        step.read_report(other)
     settings = settings_for(cli)
     found = target.find(settings)
     report = step.doctor(
         console, settings, found.profile, only=only, checkout=found.path
     )
-    if not compare_with:
+    if other is None:
         return report
-    differences = step.compare(report.to_json(), _document(compare_with))
-    for difference in differences:
-        console.say(str(difference))
-    if not differences:
-        console.mark("ok", "nothing differs")
-    return Data([asdict(d) for d in differences])
+    differences = step.compare_with(console, report, other)
+    return Data([asdict(difference) for difference in differences])
 
 
 def toolkit(console: Console, **cli: str) -> Any:
     """Find or bring a toolkit and compiler."""
     from tools.rig.steps import toolkit as step
 
-    found = _scene(console, cli)
+    found = _scene(console, cli, python=False)
     plan = step.plan(found.settings, found.profile, found.root, found.env)
-    return step.act(
-        console, plan, found.settings, found.profile, found.root, found.env
-    )
+    return step.act(console, plan, found.settings, found.profile, found.root, found.env)
 
 
 def shim(console: Console, **cli: str) -> Any:
@@ -79,7 +74,7 @@ def shim(console: Console, **cli: str) -> Any:
     from tools.rig.steps import shim as step
     from tools.rig.steps import toolkit as chain
 
-    found = _scene(console, cli)
+    found = _scene(console, cli, python=False)
     plan = chain.plan(found.settings, found.profile, found.root, found.env)
     if plan.toolkit is None:
         raise CannotError(
@@ -96,7 +91,7 @@ def git_safe(console: Console, **cli: str) -> Any:
     """Probe git on the checkout, and make a private configuration where needed."""
     from tools.rig.steps import git_safe as step
 
-    found = _scene(console, cli)
+    found = _scene(console, cli, python=False)
     folder = found.root.make(found.root.shims)
     places = [found.checkout, found.deps]
     return _plain(step.git_safe(console, places, found.env, folder, found.mirrors))
@@ -112,28 +107,17 @@ def venv(console: Console, **cli: str) -> Any:
     for line in found.placing.lines():
         console.say(f"  {line}")
     with BuildLock(found.environment, found.checkout, "venv-local", console=console):
-        made: Environment = step.act(found.placing, console)
-    return Data(
-        {
-            "root": str(made.root.path),
-            "environment": str(made.path),
-            "python": str(made.python),
-            "python_version": made.python_version,
-            "link": str(made.link) if made.link else None,
-            "deps": str(made.deps),
-            "notes": list(made.notes),
-        }
-    )
+        made = step.act(found.placing, console, env=found.env)
+    return step.VenvResult(found.placing, made)
 
 
 def plan(console: Console, wheel_only: bool, **cli: str) -> Any:
     """Print what a build would do."""
     from tools.rig.steps import plan as step
 
-    settings = settings_for(cli)
-    found = scenes.find(console, settings, lay_out=False)
+    found = _scene(console, cli, lay_out=False)
     made = step.preview(console, found, wheel_only=wheel_only)
-    for line in made.lines():
+    for line in (*found.placing.lines(), *made.lines()):
         console.say(line)
     return made
 
@@ -149,9 +133,9 @@ def in_use(console: Console, **cli: str) -> Any:
     """Say who uses the environment; with people watching, exit 4 says it too."""
     from tools.rig.steps import in_use as step
 
-    found = _scene(console, cli, lay_out=False)
+    found = _scene(console, cli, lay_out=False, python=False)
     report = step.in_use(console, found.environment, found.checkout)
-    return Data(asdict(report), 0 if report.free else 4)
+    return Data(asdict(report), ExitCode.OK if report.free else ExitCode.IN_USE)
 
 
 def verify(console: Console, **cli: str) -> Any:
@@ -159,7 +143,7 @@ def verify(console: Console, **cli: str) -> Any:
     from tools.rig.steps import toolkit as chain
     from tools.rig.steps import verify as step
 
-    found = _scene(console, cli, lay_out=False)
+    found = _scene(console, cli, lay_out=False, python=False)
     if not found.python.exists():
         raise CannotError(
             f"there is no environment at {found.environment}", hint="invoke build-sm70"
@@ -178,50 +162,44 @@ def verify(console: Console, **cli: str) -> Any:
 
 def install_wheel(console: Console, file: str, **cli: str) -> Any:
     """Turn a downloaded wheel into a verified environment."""
-    from tools.rig.steps import install_wheel as step
+    from tools.rig.steps import from_wheel as step
+    from tools.rig.steps import install_wheel as check
 
-    return step.run(console, _scene(console, cli), Path(file).absolute())
+    settings = settings_for(cli)
+    wheel = checked_path(file).absolute()
+    profile = check.profile_of(wheel, settings.profile)
+    found = scenes.at(settings, settings.source or target.HERE, profile)
+    return step.install(console, found, wheel)
 
 
-def builds(console: Console, **cli: str) -> Any:
+def builds(console: Console) -> Any:
     """List the records of all builds below the remembered state root."""
     from tools.rig.builds import survey
 
-    settings = settings_for(cli)
-    before = survey.remembered(os.environ)
-    root = settings.local_root or (before[0] if before else None)
-    if root is None:
-        console.say("no builds yet")
-        return Data([])
-    found = record.listing(place.StateRoot(root))
+    settings = settings_for({})
+    before, _ = survey.remembered_root(survey.remembered_file(os.environ))
+    root = settings.local_root or before
+    found = record.listing(StateRoot(root)) if root else []
     rows = [
         (
             str(r.get("id", "")),
             str(r.get("result", "")),
             str(r.get("profile", "")),
-            str(r.get("version", r.get("problem", ""))),
+            str(r.get("version", r.get("error", r.get("problem", "")))),
         )
         for r in found
     ]
-    for line in table(("BUILD", "RESULT", "PROFILE", "VERSION"), rows):
+    head = ("BUILD", "RESULT", "PROFILE", "VERSION OR REASON")
+    for line in table(head, rows) if rows else ["no builds yet"]:
         console.say(line)
     return Data(found)
 
 
-def _scene(console: Console, cli: dict[str, str], *, lay_out: bool = True) -> Scene:
-    return find(console, settings_for(cli), lay_out=lay_out)
+def _scene(
+    console: Console, cli: dict[str, str], *, lay_out: bool = True, python: bool = True
+) -> Scene:
+    return scenes.find(console, settings_for(cli), lay_out=lay_out, python=python)
 
 
 def _plain(result: Any) -> Data:
     return Data(asdict(result))
-
-
-def _document(file: str) -> Any:
-    try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise UsageError(
-            f"cannot read {file}: {exc}", hint="invoke doctor --json > FILE"
-        ) from exc
-
-

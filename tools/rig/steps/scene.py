@@ -82,6 +82,7 @@ def find(
     env: Mapping[str, str] | None = None,
     *,
     lay_out: bool = True,
+    python: bool = True,
     seams: Seams | None = None,
 ) -> Scene:
     """Return the scene of a command.
@@ -95,6 +96,9 @@ def find(
     lay_out
         Lay the sample out where it is the target. A command that only looks says no and
         gets the place where it lies or would lie.
+    python
+        Look for a Python for the environment, which takes seconds. A command that makes
+        no environment says no.
     seams
         What is asked.
 
@@ -105,18 +109,39 @@ def find(
     """
     env = os.environ if env is None else env
     ask = seams or Seams()
+    if not python:
+        ask = dataclasses.replace(ask, facts=_without_python(ask.facts))
     found = ask.find_target(settings)
     profile = found.profile
     if found.path is not None:
-        facts = _survey(ask, settings, found.path, profile, env)
-        placing = place.plan(facts, profile.need_gib * GIB)
-        return _scene(settings, env, profile, placing, settings.git_mirrors, False)
+        return at(settings, found.path, profile, env, seams=ask)
     doing = "building" if lay_out else "looking at"
     console.say(f"no 1Cat-vLLM checkout here: {doing} the bundled sample target")
     placing = _place_sample(ask, settings, profile, env, lay_out)
     bare = placing.facts.checkout.real.with_name("rig-sample-dep.git")
     mirrors = {sample.DEPENDENCY_URL: os.fspath(bare), **settings.git_mirrors}
     return _scene(settings, env, profile, placing, mirrors, True)
+
+
+def at(
+    settings: Settings,
+    checkout: Path,
+    profile: Profile,
+    env: Mapping[str, str] | None = None,
+    *,
+    seams: Seams | None = None,
+) -> Scene:
+    """Return the scene of a checkout and a profile that are both known.
+
+    Raises
+    ------
+    RigError
+        When there is no place or no Python for it.
+    """
+    env = os.environ if env is None else env
+    facts = _survey(seams or Seams(), settings, checkout, profile, env)
+    placing = place.plan(facts, profile.need_gib * GIB)
+    return _scene(settings, env, profile, placing, settings.git_mirrors, False)
 
 
 def _scene(
@@ -150,8 +175,26 @@ def _survey(
     **more: Any,
 ) -> PlaceFacts:
     return ask.facts(
-        settings, checkout, python=profile.python, env=env, need_headers=True, **more
+        settings,
+        checkout,
+        python=profile.python,
+        env=env,
+        # torch's extensions include Python.h; the sample does without
+        need_headers=profile.torch is not None,
+        **more,
     )
+
+
+def _without_python(facts: Callable[..., PlaceFacts]) -> Callable[..., PlaceFacts]:
+    """Return a survey that asks for no Python, and does not miss one."""
+
+    def look(*args: Any, **options: Any) -> PlaceFacts:
+        none = survey.Seams(find_pythons=lambda *args, **options: ())
+        return dataclasses.replace(
+            facts(*args, **{**options, "seams": none}), offline=False
+        )
+
+    return look
 
 
 def _place_sample(
@@ -167,8 +210,8 @@ def _place_sample(
     measures nothing, sees the sample and finds it a Python.
     """
     need = profile.need_gib * GIB
-    no_python = survey.Seams(find_pythons=lambda *args, **options: ())
-    first = _survey(ask, settings, HERE, profile, env, seams=no_python)
+    quick = dataclasses.replace(ask, facts=_without_python(ask.facts))
+    first = _survey(quick, settings, HERE, profile, env)
     verdicts = place.choose(first, need)
     best = verdicts[-1].candidate
     root = StateRoot(best.root)

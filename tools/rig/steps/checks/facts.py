@@ -185,7 +185,14 @@ class Facts:
 
     @property
     def _question(self) -> Question:
-        return Question(self.settings, self.source, self.profile.python, self.env)
+        return Question(
+            self.settings,
+            self.source,
+            self.profile.python,
+            self.env,
+            # torch's extensions include Python.h; the sample does without
+            need_headers=self.profile.torch is not None,
+        )
 
     def _find_state(self) -> StateRoot | None:
         if self.settings.local_root:

@@ -43,6 +43,7 @@ class Question:
     checkout: Path
     python: str
     env: Environ
+    need_headers: bool = True
 
     def put(self, seams: Seams) -> PlaceFacts:
         """Survey the machine through `seams`."""
@@ -52,7 +53,7 @@ class Question:
             python=self.python,
             env=self.env,
             measure_s=MEASURE_S,
-            need_headers=True,
+            need_headers=self.need_headers,
             seams=seams,
         )
 
