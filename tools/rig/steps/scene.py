@@ -14,7 +14,7 @@ from typing import Any
 from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot, place_id
-from tools.rig.builds import place, sample, survey, target
+from tools.rig.builds import certificates, place, sample, survey, target
 from tools.rig.builds.place import GIB, PlaceFacts, PlacePlan
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE, Target
@@ -154,7 +154,8 @@ def _scene(
 ) -> Scene:
     return Scene(
         settings=settings,
-        env=env,
+        # behind a proxy that opens TLS only the system knows whom to trust
+        env={**env, **certificates.system_store(env)},
         profile=profile,
         checkout=placing.facts.checkout.real,
         is_sample=is_sample,
