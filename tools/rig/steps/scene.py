@@ -115,8 +115,7 @@ def find(
     profile = found.profile
     if found.path is not None:
         return at(settings, found.path, profile, env, seams=ask)
-    doing = "building" if lay_out else "looking at"
-    console.say(f"no 1Cat-vLLM checkout here: {doing} the bundled sample target")
+    console.say("no 1Cat-vLLM checkout here: taking the bundled sample target")
     placing = _place_sample(ask, settings, profile, env, lay_out)
     bare = placing.facts.checkout.real.with_name("rig-sample-dep.git")
     mirrors = {sample.DEPENDENCY_URL: os.fspath(bare), **settings.git_mirrors}
