@@ -62,6 +62,16 @@ def test_wheel_only() -> None:
     assert made.mode == "wheel"
 
 
+def test_filled() -> None:
+    """What earlier commands made goes into the open places, of the environment too."""
+    editable, rest = make().commands[2:]
+    filled = editable.filled(hollow_wheel="/h/x.whl")
+    assert filled.argv == editable.argv
+    assert filled.env["VLLM_PRECOMPILED_WHEEL_LOCATION"] == "/h/x.whl"
+    assert rest.filled(requirements="/r.txt").argv[-1] == "/r.txt"
+    assert "{requirements}" in rest.argv
+
+
 def test_torch_backend() -> None:
     """The index of torch goes to every command that may install it."""
     for command in (make(backend="cu126").commands[i] for i in (0, 3)):

@@ -76,6 +76,16 @@ class TestListing:
         ids = [entry["id"][:15] for entry in listing(root)]
         assert ids == sorted(ids, reverse=True) and len(ids) == 3
 
+    def test_running_or_died(self, root: StateRoot) -> None:
+        """A build that says it is running, and whose process is gone, has died."""
+        alive, killed = Record(root, "x"), Record(root, "y")
+        # no process has this number: it is above the kernel's limit
+        killed.update(holder={**killed.data["holder"], "pid": 1 << 30})
+        results = {entry["id"]: entry["result"] for entry in listing(root)}
+        assert results == {alive.id: "running", killed.id: "died"}
+        killed.update(holder="nobody")
+        assert {entry["result"] for entry in listing(root)} == {"running"}
+
     @pytest.mark.parametrize(
         ("content", "words"),
         [

@@ -259,8 +259,13 @@ def _prove_one(
     source.write_text(KERNEL)
     made = work / f"twice.sm_{sm}.o"
     answer = run(
-        [toolkit.nvcc, f"-arch=sm_{sm}", f"-std=c++{cxx}", "-c", source, "-o", made],
+        # relative names: nvcc gives them to a shell
+        [
+            *(toolkit.nvcc, f"-arch=sm_{sm}", f"-std=c++{cxx}"),
+            *("-c", source.name, "-o", made.name),
+        ],
         env=env,
+        cwd=work,
         timeout=COMPILE_S,
     )
     if not answer.ok:
