@@ -32,6 +32,9 @@ from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.toolkit import Pair
 
+DYING_S = 10.0
+"""Seconds that the guard waits for what a killed build left, longer than its grace."""
+
 NICE = 10
 """Added to the niceness of compiles: a colleague's work comes first."""
 
@@ -68,8 +71,12 @@ def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
     """
     found.root.make(found.root.venvs)
     command = " ".join(sys.argv)
-    with BuildLock(found.environment, found.checkout, command, console=console):
-        guard(console, found.environment, found.checkout, force=found.settings.force)
+    place, checkout = found.environment, found.checkout
+    with BuildLock(place, checkout, command, console=console) as lock:
+        # compilers of a build that was killed take some seconds to go
+        patience = DYING_S if lock.taken_over else 0.0
+        force = found.settings.force
+        guard(console, place, checkout, force=force, patience=patience)
         with Run(console, found.root) as run:
             return Build(run, found, wheel_only).steps()
 
