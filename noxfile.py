@@ -47,7 +47,7 @@ def invoke(session: nox.Session, *words: str) -> None:
 
 
 def shared_words(words: list[str], *names: str) -> list[str]:
-    """Return those options in `words` that a preparing task understands, with values."""
+    """Return the options in `words` that a preparing task knows, with their values."""
     found = []
     for at, word in enumerate(words):
         name, sep, _ = word.partition("=")
@@ -101,7 +101,7 @@ def tests(session: nox.Session) -> None:
 
 
 def unit(session: nox.Session) -> None:
-    """Unit tests alone: seconds, no real process."""
+    """Run the unit tests alone: seconds, no real process."""
     _pytest(session, ["tests/rig/unit"])
 
 
@@ -126,7 +126,8 @@ def lint(session: nox.Session) -> None:
     session.run("mypy", "--config-file", "setup.cfg")
     session.run("shellcheck", "tools/nox", "tools/rebuild-sm70-v100.sh", ".ci/run")
     flows = sorted(str(p) for p in (ROOT / ".github/workflows").glob("rig-*.yml"))
-    session.run("actionlint", *flows)
+    schema = ["--builtin-schema", "vendor.github-workflows"]
+    session.run("check-jsonschema", *schema, *flows)
     session.run("zizmor", "--offline", "--quiet", *flows)
 
 

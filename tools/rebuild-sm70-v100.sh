@@ -12,6 +12,7 @@ trap 'rm -f "$RIG_EXIT_FILE"' EXIT
 
 # A supervisor signals this shell alone, and nox forwards nothing: its end is what tells
 # the step below it to stop. That one says in the file when it has.
+# shellcheck disable=SC2329  # the trap below invokes it
 stop() {
     trap '' INT TERM HUP
     if [ -n "$child" ]; then

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""The README's commands in a fresh Debian 13 tree, glibc 2.41, as a new user types them."""
+"""The README's commands in a fresh Debian 13 tree (glibc 2.41), as a new user types."""
 
 from __future__ import annotations
 

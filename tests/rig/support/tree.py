@@ -98,6 +98,6 @@ def debian(suite: str, packages: Sequence[str], into: Path) -> Tree:
     if Path("/etc/hosts").exists():
         shutil.copy("/etc/hosts", into / "etc" / "hosts")
     if _CERTIFICATES.exists():
-        # a site's own certificate authority is part of how this machine reaches anything
+        # a site's own authority is part of how this machine reaches anything
         shutil.copy(_CERTIFICATES, into / "etc/ssl/certs/ca-certificates.crt")
     return Tree(into)

@@ -140,7 +140,7 @@ class TestFind:
         assert len(got) == 1
 
     def test_shims_are_not_started(self, tmp_path: Path) -> None:
-        """A version manager's shims are passed over: they are slow and lead elsewhere."""
+        """A version manager's shims are passed over: slow, and leading elsewhere."""
         program(tmp_path / "shims" / "python3.12")
 
         def ask(argv: list[Any], **how: Any) -> run.Result:

@@ -2,8 +2,9 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Lets uv trust what the rest of the machine trusts.
 
-uv brings its own list of certificate authorities. Behind a proxy that opens TLS, or with
-a mirror of one's own, only the system's list knows the right one; pip and git read that.
+uv brings its own list of certificate authorities. Behind a proxy that opens TLS, or
+with a mirror of one's own, only the system's list knows the right one; pip and git
+read that.
 """
 
 from __future__ import annotations

@@ -1,5 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""One file a step. A step reads facts, plans, acts on its plan and returns a result
-that a task prints.
-"""
+"""One file a step: it reads facts, plans, acts on its plan and returns a result."""
