@@ -15,6 +15,12 @@ from tools.rig.host import linkage
 from tools.rig.host.linkage import Links, Process
 
 
+@pytest.fixture(autouse=True)
+def no_system_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look into no folder of this machine: it may have a driver, or not."""
+    monkeypatch.setattr(linkage, "_USUAL", ())
+
+
 @pytest.fixture
 def process(tmp_path: Path) -> Process:
     """Return a Python that needs a C library, which only the cache knows."""

@@ -48,7 +48,11 @@ class World:
         self.text: tuple[str | None, str] = changes.pop("text", (None, ""))
         self.answer = changes.pop("answer", "")
         self.searched: list[Any] = []
-        self.env = {"HOME": "/home/me", "PATH": "/bin", **changes.pop("env", {})}
+        program = tmp / "bin" / "uv"
+        program.parent.mkdir(exist_ok=True)
+        program.touch(mode=0o755)
+        path = str(program.parent)
+        self.env = {"HOME": "/home/me", "PATH": path, **changes.pop("env", {})}
         self.cli = changes
 
     def disk(self, path: Path, *, measure_s: float, **how: Any) -> Disk:
