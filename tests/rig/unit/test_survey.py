@@ -51,7 +51,7 @@ class World:
         program = tmp / "bin" / "uv"
         program.parent.mkdir(exist_ok=True)
         program.touch(mode=0o755)
-        path = str(program.parent)
+        path = f"{program.parent}:/bin"
         self.env = {"HOME": "/home/me", "PATH": path, **changes.pop("env", {})}
         self.cli = changes
 
