@@ -92,6 +92,7 @@ class Build:
         self.wheel_only = wheel_only
         self.work_rounds: list[str] = []
         self.env: dict[str, str] = dict(found.env)
+        self.python_version = ""
         self.peaks = Peaks()
 
     def steps(self) -> BuildResult:
@@ -123,6 +124,7 @@ class Build:
         if settled:
             self.console.say(f"  an interrupted switch was {settled}")
         made = make_environment(self.scene.placing, self.console, env=self.env)
+        self.python_version = made.python_version
         self.work_rounds += build_report.place_notes(self.scene.placing, made)
 
     def _toolchain(self) -> Pair:
@@ -183,7 +185,8 @@ class Build:
             self._put_in_place(place, built, todo.wheels)
         with self.run.step(needs.title):
             listed = todo.wheels / "requirements.txt"
-            write_text(listed, "\n".join(wheel.requirements(built)) + "\n")
+            needed = wheel.requirements(built, self.python_version)
+            write_text(listed, "\n".join(needed) + "\n")
             self._install(needs.filled(requirements=str(listed)))
         with self.run.step("verify"):
             report = self._verify(cuobjdump)

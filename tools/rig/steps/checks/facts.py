@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from tools.rig.base.config import Settings
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import place as places
-from tools.rig.builds.pair import PairPlan, choose
+from tools.rig.builds.pair import PairPlan, choose, user_set
 from tools.rig.builds.place import PlaceFacts, PlacePlan
 from tools.rig.builds.private_apt import archive_owner
 from tools.rig.builds.profile import Profile
@@ -213,13 +213,12 @@ class Facts:
         return self.probes.recipes(owner, self.profile.toolkit_parts)
 
     def _choose_pair(self) -> PairPlan:
-        chosen = frozenset(k for k in ("CUDA_HOME", "NVCC_CCBIN") if self.env.get(k))
         return choose(
             self.toolkits,
             self.compilers,
             self.profile,
             self.recipes,
-            set_by_user=chosen,
+            set_by_user=user_set(self.env),
         )
 
     def _once(self, name: str, probe: Callable[[], T], *, timed: bool = True) -> T:
