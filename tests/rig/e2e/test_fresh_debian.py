@@ -51,3 +51,14 @@ def test_the_unit_tests_pass_there(tree: Tree) -> None:
     got = tree.run(["/root/rig/tools/nox", "-s", "unit"])
     assert got.returncode == 0, got.stdout[-4000:]
     assert " passed" in got.stdout
+
+
+def test_too_new_a_compiler_is_no_end(tree: Tree) -> None:
+    """With g++ 14 alone an older one is brought, without root and without apt."""
+    apt = "apt-get -q update && apt-get -q install -y --no-install-recommends g++-14"
+    got = tree.run(["sh", "-c", f"{apt} && apt-get -q purge -y g++-13"])
+    assert got.returncode == 0, got.stdout[-2000:]
+    got = tree.run(["/root/rig/tools/nox", "-s", "task", "--", "cuda-toolkit"])
+    assert got.returncode == 0, got.stdout[-4000:]
+    assert "host compiler g++ 13" in got.stdout
+    assert "/toolkits/gcc-13/" in got.stdout
