@@ -92,7 +92,8 @@ def tests(session: nox.Session) -> None:
     """Unit and real tests with branch coverage; arguments go to pytest."""
     _install(session, "tests")
     session.env["COVERAGE_RCFILE"] = "setup.cfg"
-    session.env["COVERAGE_FILE"] = str(Path(session.create_tmp()) / "coverage")
+    # not in create_tmp(): that sets TMPDIR to where no other user may look
+    session.env["COVERAGE_FILE"] = str(Path(session.virtualenv.location) / "coverage")
     words = session.posargs or ["-m", "not e2e and not long", "tests/rig"]
     session.run("coverage", "run", "-m", "pytest", *PYTEST, *words)
     session.run("coverage", "combine")
