@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -164,7 +165,8 @@ def make(
         argv = (*pip, "--no-deps", "--reinstall-package", profile.project, "{wheel}")
         commands.append(Command("install the wheel", argv, {}))
     else:
-        argv = (*pip, *no_isolation, "--no-deps", "--editable", checkout)
+        place = location(places.checkout)
+        argv = (*pip, *no_isolation, "--no-deps", "--editable", place)
         commands.append(Command(TITLES[2], argv, dict(profile.editable_env)))
     needs = (*pip, *backend, *constraint, "--requirement", "{requirements}")
     commands.append(Command(TITLES[3], needs, {}))
@@ -179,6 +181,12 @@ def make(
         wheels,
         (*notes, *composed.notes),
     )
+
+
+def location(path: Path) -> str:
+    """Return how uv is told to install from a path: it reads some signs as its own."""
+    plain = all(c.isalnum() or c in "/_-.+=, '" for c in os.fspath(path))
+    return os.fspath(path) if plain else path.as_uri()
 
 
 def constraints(profile: Profile) -> str:

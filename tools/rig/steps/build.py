@@ -17,7 +17,7 @@ from typing import Any
 from tools.rig.base.console import Console
 from tools.rig.base.run import env_difference, stream
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import ninja_log, overlay, uv, wheel
+from tools.rig.builds import names, ninja_log, overlay, uv, wheel
 from tools.rig.builds import plan as plans
 from tools.rig.builds.meter import Meter, Peaks
 from tools.rig.builds.plan import BuildPlan, Command
@@ -69,6 +69,7 @@ def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
     RigError
         When a step fails; what was in force before still is.
     """
+    names.check(found.checkout, found.root.path)
     found.root.make(found.root.venvs)
     command = " ".join(sys.argv)
     place, checkout = found.environment, found.checkout
@@ -255,11 +256,11 @@ class Build:
     def _put_in_place(self, command: Command, built: Path, wheels: Path) -> None:
         if self.wheel_only:
             overlay.put_on_path(self._site(), self.scene.profile.project, ())
-            self._install(command.filled(wheel=str(built)))
+            self._install(command.filled(wheel=plans.location(built)))
             return
         self._overlay(built)
         hollow = wheel.hollow(built, wheels / "hollow")
-        self._install(command.filled(wheel=str(built), hollow_wheel=str(hollow)))
+        self._install(command.filled(hollow_wheel=str(hollow)))
 
     def _overlay(self, built: Path) -> None:
         at, profile = self.scene, self.scene.profile

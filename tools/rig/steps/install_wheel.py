@@ -150,7 +150,7 @@ def install_wheel(
                 os.fspath(constraints),
                 "--reinstall-package",
                 name.project,
-                os.fspath(wheel),
+                plans.location(wheel),
             ],
             env=env,
             console=console,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
-from tools.rig.builds import environment, jobs
+from tools.rig.builds import environment, jobs, names
 from tools.rig.builds import plan as plans
 from tools.rig.builds.environment import Places
 from tools.rig.builds.pair import PairPlan
@@ -39,7 +39,10 @@ def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
     ------
     CannotError
         When no toolkit fits and none can be brought.
+    UsageError
+        When a path holds a sign that no build can succeed with.
     """
+    names.check(scene.checkout, scene.root.path)
     pair = toolkit.plan(scene.settings, scene.profile, scene.root, scene.env)
     if pair.problem:
         raise CannotError(pair.problem, details=pair.reasons, hint=pair.hint)
