@@ -78,12 +78,15 @@ def debian(suite: str, packages: Sequence[str], into: Path) -> Tree:
         archive = machine_archive("debian", suite, "main")
     except RigError as exc:
         pytest.skip(f"no Debian mirror here: {exc.what}")
+    keyring = next(
+        k for k in map(str, archive.keyrings) if k.endswith((".gpg", ".pgp"))
+    )
     kept = cache_folder() / f"debs-{suite}"
     kept.mkdir(exist_ok=True)
     words = [
         "debootstrap",
         "--variant=minbase",
-        f"--keyring={archive.keyring}",
+        f"--keyring={keyring}",
         f"--cache-dir={kept.resolve()}",
         f"--include={','.join(['ca-certificates', *packages])}",
         suite,

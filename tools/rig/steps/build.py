@@ -220,6 +220,8 @@ class Build:
         )
 
     def _compile(self, command: Command) -> None:
+        for line in cmake_cache.refresh(self.scene.checkout, self.env):
+            self.console.say(f"  {line}")
         progress = Progress(self.console)
         meters: list[Meter] = []
         log = self.record.log

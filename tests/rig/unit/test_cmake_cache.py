@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""A build folder of other compilers is configured anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.rig.builds import cmake_cache
+
+CACHE = (
+    "# a comment\nCMAKE_CUDA_COMPILER:FILEPATH=/k/cuda-12.4/bin/nvcc\n"
+    "CMAKE_CXX_COMPILER:STRING=/usr/bin/g++-12\nOTHER:BOOL=ON\n"
+)
+SAME = {"CUDACXX": "/k/cuda-12.4/bin/nvcc", "CXX": "/usr/bin/g++-12"}
+
+
+@pytest.mark.parametrize(
+    ("env", "other"),
+    [
+        (SAME, ""),
+        ({}, ""),
+        ({**SAME, "CUDACXX": "/k/cuda-11.8/bin/nvcc"}, "/k/cuda-12.4/bin/nvcc"),
+        ({**SAME, "CXX": "/usr/bin/g++-11"}, "/usr/bin/g++-12"),
+    ],
+    ids=["the same", "nothing asked", "another nvcc", "another g++"],
+)
+def test_whose_cache(env: dict[str, str], other: str) -> None:
+    """Either compiler decides; what is not asked for does not."""
+    assert cmake_cache.foreign(CACHE, env) == other
+
+
+def test_only_cmakes_notes_go(tmp_path: Path) -> None:
+    """Objects and ninja's log stay, so that what is still good is not compiled again."""
+    folder = tmp_path / "build" / "temp.linux"
+    notes = folder / "CMakeFiles" / "3.31.2"
+    notes.mkdir(parents=True)
+    for kept in ("CMakeFiles/_C.dir", "other"):
+        (folder / kept).mkdir()
+    (folder / ".ninja_log").touch()
+    (folder / "CMakeCache.txt").write_text(CACHE)
+    said = cmake_cache.refresh(tmp_path, {**SAME, "CUDACXX": "/other/nvcc"})
+    assert said == ["temp.linux was configured for /k/cuda-12.4/bin/nvcc: anew"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        ".ninja_log",
+        "CMakeFiles",
+        "other",
+    ]
+    assert [p.name for p in (folder / "CMakeFiles").iterdir()] == ["_C.dir"]
+    assert cmake_cache.refresh(tmp_path, SAME) == []
