@@ -24,8 +24,9 @@ SAME = {"CUDACXX": "/k/cuda-12.4/bin/nvcc", "CXX": "/usr/bin/g++-12"}
         ({}, ""),
         ({**SAME, "CUDACXX": "/k/cuda-11.8/bin/nvcc"}, "/k/cuda-12.4/bin/nvcc"),
         ({**SAME, "CXX": "/usr/bin/g++-11"}, "/usr/bin/g++-12"),
+        ({"CUDAHOSTCXX": "/usr/bin/g++-11"}, "/usr/bin/g++-12"),
     ],
-    ids=["the same", "nothing asked", "another nvcc", "another g++"],
+    ids=["the same", "nothing asked", "nvcc", "g++", "the host compiler of nvcc"],
 )
 def test_whose_cache(env: dict[str, str], other: str) -> None:
     """Either compiler decides; what is not asked for does not."""

@@ -18,7 +18,10 @@ from pathlib import Path
 import regex as re
 
 _ENTRY = re.compile(r"^(CMAKE_(?:CUDA|CXX)_COMPILER):\w+=(.+)$", re.MULTILINE)
-_VARIABLE = {"CMAKE_CUDA_COMPILER": "CUDACXX", "CMAKE_CXX_COMPILER": "CXX"}
+_VARIABLES = {
+    "CMAKE_CUDA_COMPILER": ("CUDACXX",),
+    "CMAKE_CXX_COMPILER": ("CXX", "CUDAHOSTCXX"),
+}
 
 
 def foreign(cache: str, env: Mapping[str, str]) -> str:
@@ -29,10 +32,11 @@ def foreign(cache: str, env: Mapping[str, str]) -> str:
     cache
         The file's text.
     env
-        The build's environment: ``CUDACXX`` and ``CXX`` name its compilers.
+        The build's environment: ``CUDACXX`` and ``CXX`` name its compilers, without
+        ``CXX`` the host compiler of nvcc is the C++ compiler too.
     """
     for name, value in _ENTRY.findall(cache):
-        wanted = env.get(_VARIABLE[name])
+        wanted = next((env[v] for v in _VARIABLES[name] if env.get(v)), "")
         if wanted and os.path.realpath(value) != os.path.realpath(wanted):
             return str(value)
     return ""

@@ -17,7 +17,7 @@ from typing import Any
 from tools.rig.base.console import Console
 from tools.rig.base.run import env_difference, stream
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import names, ninja_log, overlay, uv, wheel
+from tools.rig.builds import cmake_cache, names, ninja_log, overlay, uv, wheel
 from tools.rig.builds import plan as plans
 from tools.rig.builds.meter import Meter, Peaks
 from tools.rig.builds.plan import BuildPlan, Command
