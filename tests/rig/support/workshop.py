@@ -252,3 +252,10 @@ def settings_file(place: Path, values: Mapping[str, Any]) -> Path:
             lines.append(f"{name} = {json.dumps(value)}")
     place.write_text("\n".join(lines) + "\n")
     return place
+
+
+def executed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan in a build's record in the words of ``plan``."""
+    text = json.dumps(record["plan"]).replace(record["id"], "{build}")
+    found: dict[str, Any] = json.loads(text)
+    return found

@@ -140,6 +140,12 @@ class TestMake:
         assert [getattr(root, p) for p in parts] == [root.path / p for p in parts]
         assert not root.path.exists()
 
+    def test_root_first(self, tmp_path: Path) -> None:
+        """A folder below a new root makes the root ours, too."""
+        root = state.StateRoot(tmp_path / "root")
+        root.make(root.venvs)
+        assert names(root.path) == [state.SENTINEL, "venvs"]
+
     def test_sentinel_only_in_what_was_empty(self, tmp_path: Path) -> None:
         """A folder with other people's files never becomes ours."""
         root = state.StateRoot(tmp_path)

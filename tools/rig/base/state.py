@@ -84,7 +84,7 @@ class StateRoot:
         return self.path / "deps"
 
     def make(self, folder: Path) -> Path:
-        """Create `folder` with a sentinel in it, and return it.
+        """Create `folder` with a sentinel in it, and return it; the root comes first.
 
         A folder with other people's files in it gets no sentinel: it was not made here,
         and must not be deleted from here.
@@ -94,6 +94,9 @@ class StateRoot:
         StepFailed
             When the folder cannot be made (disk full, no permission, a file is there).
         """
+        if folder != self.path:
+            # made by the way, it would never be empty and never be known as ours
+            self.make(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not any(folder.iterdir()):

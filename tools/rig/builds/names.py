@@ -3,8 +3,8 @@
 """Signs that the tools below cannot take in a path, refused before anything is made.
 
 Blanks, single quotes and letters of any script are welcome. Measured with CMake 4.4,
-nvcc 12.4 and a source file, a build folder or a TMPDIR of such a name; ``PATH`` and
-Python's own venv module rule the colon out.
+nvcc 12.4, uv 0.13 and a source file, a build folder or a TMPDIR of such a name;
+``PATH`` and Python's own venv module rule the colon out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from pathlib import Path
 
 from tools.rig.base.errors import UsageError
 
-CMAKE = '"\\;|'
-"""Signs with which CMake cannot configure or build."""
+CMAKE = '"\\;|[]'
+"""Signs with which CMake cannot configure or build (brackets: not with CUDA)."""
 
 NVCC = "$`"
 """Signs that nvcc hands to a shell between double quotes."""
 
 NVCC_TEMP = ","
 """A sign at which nvcc splits the names of its temporary files."""
+
+UV = "#"
+"""A sign after which uv reads a comment, in a ``file://`` address too."""
 
 PATH = ":"
 """A sign that divides the entries of PATH."""
@@ -37,10 +40,10 @@ def check(checkout: Path, root: Path) -> None:
         With the sign and whom it stops.
     """
     quoted = shlex.quote(os.fspath(checkout))
-    _refuse(checkout, {"CMake": CMAKE, "nvcc": NVCC}, f"mv {quoted} PLAIN-NAME")
+    common = {"CMake": CMAKE, "uv": UV}
+    _refuse(checkout, {**common, "nvcc": NVCC}, f"mv {quoted} PLAIN-NAME")
     hint = "export ONECAT_LOCAL_ROOT=/a/folder/with/a/plain/name"
-    signs = {"CMake": CMAKE, "nvcc": NVCC + NVCC_TEMP, "PATH": PATH}
-    _refuse(root, signs, hint)
+    _refuse(root, {**common, "nvcc": NVCC + NVCC_TEMP, "PATH": PATH}, hint)
 
 
 def _refuse(path: Path, signs: dict[str, str], hint: str) -> None:
