@@ -34,7 +34,7 @@ def test_whose_cache(env: dict[str, str], other: str) -> None:
 
 
 def test_only_cmakes_notes_go(tmp_path: Path) -> None:
-    """Objects and ninja's log stay, so that what is still good is not compiled again."""
+    """Objects and ninja's log stay, so what is still good is not compiled again."""
     folder = tmp_path / "build" / "temp.linux"
     notes = folder / "CMakeFiles" / "3.31.2"
     notes.mkdir(parents=True)
