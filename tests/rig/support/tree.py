@@ -25,10 +25,11 @@ _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 _ENTER = r"""
 set -e
 tree=$1; shift
+mount --bind "$tree" "$tree"
 mount -t proc proc "$tree/proc"
 mount --bind /sys "$tree/sys"
 mount --rbind /dev "$tree/dev"
-exec chroot "$tree" "$@"
+exec setsid chroot "$tree" "$@"
 """
 
 

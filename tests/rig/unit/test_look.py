@@ -39,6 +39,7 @@ def hangs(*lines: str) -> Any:
     return ask
 
 
+@pytest.mark.allow_process  # where the mount table is silent, stat is asked
 class TestDisk:
     """The place for a folder."""
 
