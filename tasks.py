@@ -38,6 +38,7 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
             message = f"error: {exc}\nhint: invoke --list"
             if exc.context is not None and exc.context.name:
                 message += f", or invoke {exc.context.name} --help"
+            _note("2")
             raise Exit(message, code=2) from exc
 
     return parse_tasks

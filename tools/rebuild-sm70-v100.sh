@@ -35,7 +35,8 @@ code=$?
 if [ "$code" -ne 0 ]; then
     said=$(cat "$RIG_EXIT_FILE")
     case "$said" in
-    '' | *[!0-9]*) ;;
+    # a step that ended well says 0, and something after it failed all the same
+    '' | 0 | *[!0-9]*) ;;
     *) code=$said ;;
     esac
 fi

@@ -70,6 +70,7 @@ def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
         When a step fails; what was in force before still is.
     """
     names.check(found.checkout, found.root.path)
+    git_safe.need_git(found.env)
     found.root.make(found.root.venvs)
     command = " ".join(sys.argv)
     place, checkout = found.environment, found.checkout

@@ -151,13 +151,16 @@ def verify(console: Console, **cli: str) -> Any:
     pair = chain.plan(found.settings, found.profile, found.root, found.env)
     if pair.toolkit is None:
         raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
-    return step.verify(
+    report = step.verify(
         console,
         python=found.python,
         profile=found.profile,
         cuobjdump=pair.toolkit.cuobjdump,
         checkout=found.checkout,
     )
+    if not report.ok:
+        console.say(f"hint: {step.failure(report).hint}")
+    return Data(report.to_json(), ExitCode.OK if report.ok else ExitCode.FAILED)
 
 
 def install_wheel(console: Console, file: str, **cli: str) -> Any:

@@ -71,13 +71,7 @@ def git_safe(
     StepFailed
         When git still refuses with everything in place.
     """
-    number = git.version(env)
-    if number is None:
-        raise CannotError(
-            "git is not installed",
-            usual="The version of the build and the sources it fetches come from git.",
-            hint="apt-get install git",
-        )
+    number = need_git(env)
     rules = git_config.instead_of(mirrors or {})
     build = _Build(env, folder, rules, tuple(_places(directories)))
     refused = build.refused(env)
@@ -94,6 +88,24 @@ def git_safe(
     reason = "; ".join(notes) + " (for this build's processes only)"
     console.mark("ok", reason)
     return GitSafeResult(True, added, reason, tuple(ways), bool(refused))
+
+
+def need_git(env: Mapping[str, str]) -> str:
+    """Return git's version.
+
+    Raises
+    ------
+    CannotError
+        When there is no git.
+    """
+    number = git.version(env)
+    if number is None:
+        raise CannotError(
+            "git is not installed",
+            usual="The version of the build and the sources it fetches come from git.",
+            hint="apt-get install git",
+        )
+    return number
 
 
 @dataclass(frozen=True)

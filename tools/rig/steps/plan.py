@@ -25,6 +25,9 @@ from tools.rig.steps import git_safe, shim, toolkit
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for
 
+OFFLINE = {"UV_OFFLINE": "1", "GIT_ALLOW_PROTOCOL": "file"}
+"""What forbids uv, and the git that CMake starts, to fetch anything."""
+
 CACHES = ("sccache", "ccache")
 """In the order in which the target's setup.py looks for them."""
 
@@ -136,7 +139,7 @@ def compose(
         profile,
         places,
         allowed.count,
-        chain,
+        {**chain, **(OFFLINE if settings.offline else {})},
         git,
         found[0] if found else "",
     )

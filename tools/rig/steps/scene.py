@@ -19,6 +19,7 @@ from tools.rig.builds.place import GIB, PlaceFacts, PlacePlan
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE, Target
 from tools.rig.host.look import Link
+from tools.rig.steps.git_safe import need_git
 
 SAMPLE = "sample"
 """Folder below the state root in which the sample is laid out."""
@@ -56,6 +57,7 @@ class Seams:
     find_target: Callable[[Settings], Target] = target.find
     facts: Callable[..., PlaceFacts] = survey.facts
     lay_out: Callable[..., Any] = sample.lay_out
+    need_git: Callable[[Mapping[str, str]], str] = need_git
 
 
 def settings_for(
@@ -217,6 +219,7 @@ def _place_sample(
     root = StateRoot(best.root)
     checkout = root.path / SAMPLE / "rig-sample"
     if lay_out:
+        ask.need_git(env)
         root.make(root.path)
         ask.lay_out(checkout.parent, env)
     there = dataclasses.replace(
