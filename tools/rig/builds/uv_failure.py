@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -54,4 +56,10 @@ def failure(
             hint=f"df -h '{place.parent}'",
         )
     start = next((i for i, line in enumerate(text) if "error" in line.lower()), 0)
-    return StepFailed(what, details=text[start : start + 20], usual=where.strip())
+    hint = f"df -h {shlex.quote(os.fspath(place.parent))}"
+    if any("network was disabled" in line for line in text):
+        hint = "unset ONECAT_OFFLINE UV_OFFLINE"
+    elif log:
+        hint = f"less {shlex.quote(os.fspath(log))}"
+    details = text[start : start + 20]
+    return StepFailed(what, details=details, usual=where.strip(), hint=hint)
