@@ -9,31 +9,27 @@ then are the libraries put in place, by rename.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
-from tools.rig.base.run import env_difference, stream
+from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import cmake_cache, names, ninja_log, overlay, uv, wheel
+from tools.rig.builds import cmake_cache, names, ninja_log, overlay, wheel
 from tools.rig.builds import plan as plans
 from tools.rig.builds.meter import Meter, Peaks
 from tools.rig.builds.plan import BuildPlan, Command
 from tools.rig.builds.progress import Progress
-from tools.rig.builds.settle import act as make_environment
 from tools.rig.builds.verdicts import VerifyReport
-from tools.rig.guard.gate import guard
-from tools.rig.guard.lock import BuildLock
-from tools.rig.host import git
-from tools.rig.steps import build_report, git_safe, plan, toolkit, verify
+from tools.rig.steps import build_report, plan
+from tools.rig.steps.alone import alone
+from tools.rig.steps.build_tools import Tools
+from tools.rig.steps.git_safe import GitSafeResult
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.toolkit import Pair
-
-DYING_S = 10.0
-"""Seconds that the guard waits for what a killed build left, longer than its grace."""
+from tools.rig.steps.verify import failure
 
 NICE = 10
 """Added to the niceness of compiles: a colleague's work comes first."""
@@ -50,7 +46,9 @@ class BuildResult:
         return self.data
 
 
-def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
+def build(
+    console: Console, found: Scene, *, wheel_only: bool, use: Tools | None = None
+) -> BuildResult:
     """Build, install, verify and record.
 
     Parameters
@@ -61,6 +59,8 @@ def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
         What is built, where.
     wheel_only
         Install the wheel instead of an editable overlay.
+    use
+        What is asked and started.
 
     Raises
     ------
@@ -70,23 +70,17 @@ def build(console: Console, found: Scene, *, wheel_only: bool) -> BuildResult:
         When a step fails; what was in force before still is.
     """
     names.check(found.checkout, found.root.path)
-    git_safe.need_git(found.env)
-    found.root.make(found.root.venvs)
-    command = " ".join(sys.argv)
-    place, checkout = found.environment, found.checkout
-    with BuildLock(place, checkout, command, console=console) as lock:
-        # compilers of a build that was killed take some seconds to go
-        patience = DYING_S if lock.taken_over else 0.0
-        force = found.settings.force
-        guard(console, place, checkout, force=force, patience=patience)
-        with Run(console, found.root) as run:
-            return Build(run, found, wheel_only).steps()
+    use = use or Tools()
+    use.need_git(found.env)
+    with alone(console, found, use.guard), Run(console, found.root) as run:
+        return Build(run, found, wheel_only, use).steps()
 
 
 class Build:
     """One run of ``build-sm70``; the methods are its steps, in order."""
 
-    def __init__(self, run: Run, found: Scene, wheel_only: bool) -> None:
+    def __init__(self, run: Run, found: Scene, wheel_only: bool, use: Tools) -> None:
+        self.use = use
         self.run = run
         self.console = run.console
         self.record = run.record
@@ -125,14 +119,15 @@ class Build:
         settled = overlay.settle(self._journal())
         if settled:
             self.console.say(f"  an interrupted switch was {settled}")
-        made = make_environment(self.scene.placing, self.console, env=self.env)
+        placing = self.scene.placing
+        made = self.use.make_environment(placing, self.console, env=self.env)
         self.python_version = made.python_version
-        self.work_rounds += build_report.place_notes(self.scene.placing, made)
+        self.work_rounds += build_report.place_notes(placing, made)
 
     def _toolchain(self) -> Pair:
         at = self.scene
-        chosen = toolkit.plan(at.settings, at.profile, at.root, at.env)
-        pair = toolkit.act(
+        chosen = self.use.plan_pair(at.settings, at.profile, at.root, at.env)
+        pair: Pair = self.use.act_pair(
             self.console, chosen, at.settings, at.profile, at.root, at.env
         )
         self.work_rounds += build_report.chain_notes(chosen, pair, at.root.toolkits)
@@ -142,7 +137,9 @@ class Build:
         at = self.scene
         shims = at.root.make(at.root.shims)
         places = [at.checkout, at.deps]
-        safe = git_safe.git_safe(self.console, places, at.env, shims, at.mirrors)
+        safe: GitSafeResult = self.use.git_safe(
+            self.console, places, at.env, shims, at.mirrors
+        )
         if safe.trusting or at.settings.git_mirrors:
             self.work_rounds.append(f"git: {safe.reason}")
         return safe.env
@@ -162,7 +159,7 @@ class Build:
         self.env.pop("PYTHONPATH", None)
         self.record.update(
             plan=todo.to_json(),
-            commit=git.describe(at.checkout, self.env),
+            commit=self.use.describe(at.checkout, self.env),
             profile=todo.profile,
             checkout=str(at.checkout),
             environment=str(at.environment),
@@ -209,7 +206,7 @@ class Build:
     def _install(self, command: Command) -> None:
         # the beginning, up to the value of --python, is uv.install's own
         arguments = command.argv[command.argv.index("--python") + 2 :]
-        uv.install(
+        self.use.install(
             Path(command.argv[0]),
             self.scene.python,
             arguments,
@@ -228,7 +225,7 @@ class Build:
         log = self.record.log
         since = log.stat().st_size if log.exists() else 0
         try:
-            result = stream(
+            result = self.use.stream(
                 command.argv,
                 on_line=progress.line,
                 log=log,
@@ -267,7 +264,7 @@ class Build:
 
     def _overlay(self, built: Path) -> None:
         at, profile = self.scene, self.scene.profile
-        tracked = set(git.tracked(at.checkout, self.env))
+        tracked = set(self.use.tracked(at.checkout, self.env))
         for start, other in profile.overlay_moved.items():
             here = [t for t in tracked if t.startswith(other)]
             tracked |= {start + t[len(other) :] for t in here}
@@ -279,7 +276,7 @@ class Build:
 
     def _verify(self, cuobjdump: Path, *, wheel: Path | None = None) -> VerifyReport:
         of_checkout = wheel is None and not self.wheel_only
-        report = verify.verify(
+        report: VerifyReport = self.use.verify(
             self.console,
             python=self.scene.python,
             profile=self.scene.profile,
@@ -288,7 +285,7 @@ class Build:
             wheel=wheel,
         )
         if not report.ok:
-            raise verify.failure(report)
+            raise failure(report)
         return report
 
     def _site(self) -> Path:

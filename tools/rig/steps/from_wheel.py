@@ -4,21 +4,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.builds import uv
-from tools.rig.builds.settle import act as make_environment
-from tools.rig.guard.gate import guard
-from tools.rig.guard.lock import BuildLock
-from tools.rig.steps import build_report, plan, toolkit
-from tools.rig.steps.install_wheel import InstallResult, install_wheel
+from tools.rig.steps import build_report, plan
+from tools.rig.steps.alone import alone
+from tools.rig.steps.build_tools import Tools
+from tools.rig.steps.install_wheel import InstallResult
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 
 
-def install(console: Console, found: Scene, wheel: Path) -> InstallResult:
+def install(
+    console: Console, found: Scene, wheel: Path, *, use: Tools | None = None
+) -> InstallResult:
     """Install a wheel into the environment of a scene, verify and record.
 
     Raises
@@ -28,16 +28,12 @@ def install(console: Console, found: Scene, wheel: Path) -> InstallResult:
     RigError
         When the wheel does not fit, lacks the card's code, or a step fails.
     """
-    root = found.root
-    root.make(root.venvs)
-    command = " ".join(sys.argv)
-    with BuildLock(found.environment, found.checkout, command, console=console):
-        guard(console, found.environment, found.checkout, force=found.settings.force)
-        with Run(console, root) as run:
-            return _steps(run, found, wheel)
+    use = use or Tools()
+    with alone(console, found, use.guard), Run(console, found.root) as run:
+        return _steps(run, found, wheel, use)
 
 
-def _steps(run: Run, found: Scene, wheel: Path) -> InstallResult:
+def _steps(run: Run, found: Scene, wheel: Path, use: Tools) -> InstallResult:
     console, root = run.console, found.root
     run.record.update(
         profile=found.profile.name,
@@ -45,14 +41,14 @@ def _steps(run: Run, found: Scene, wheel: Path) -> InstallResult:
         wheel=str(wheel),
     )
     with run.step("environment"):
-        made = make_environment(found.placing, console, env=found.env)
+        made = use.make_environment(found.placing, console, env=found.env)
     with run.step("toolchain"):
-        chosen = toolkit.plan(found.settings, found.profile, root, found.env)
-        pair = toolkit.act(
+        chosen = use.plan_pair(found.settings, found.profile, root, found.env)
+        pair = use.act_pair(
             console, chosen, found.settings, found.profile, root, found.env
         )
     env = uv.environment(found.env, root, offline=bool(found.settings.offline))
-    result = install_wheel(
+    result: InstallResult = use.install_wheel(
         console,
         wheel,
         python=found.python,

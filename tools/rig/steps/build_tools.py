@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What a build asks and starts, by name; tests put fakes here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tools.rig.base import run
+from tools.rig.builds import settle, uv
+from tools.rig.guard import gate
+from tools.rig.host import git
+from tools.rig.steps import git_safe, install_wheel, toolkit, verify
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The parts of a build that read the machine or start programs."""
+
+    need_git: Callable[..., str] = git_safe.need_git
+    guard: Callable[..., Any] = gate.guard
+    make_environment: Callable[..., Any] = settle.act
+    plan_pair: Callable[..., Any] = toolkit.plan
+    act_pair: Callable[..., Any] = toolkit.act
+    git_safe: Callable[..., Any] = git_safe.git_safe
+    describe: Callable[..., str] = git.describe
+    tracked: Callable[..., Any] = git.tracked
+    install: Callable[..., None] = uv.install
+    stream: Callable[..., run.Result] = run.stream
+    verify: Callable[..., Any] = verify.verify
+    install_wheel: Callable[..., Any] = install_wheel.install_wheel
