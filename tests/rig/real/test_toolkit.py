@@ -31,6 +31,7 @@ from tools.rig.builds.private_apt import PrivateApt
 from tools.rig.host import compilers, cuda, system
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
+from tools.rig.steps import proof
 from tools.rig.steps import toolkit as step
 from tools.rig.steps.trees import LINK_PLACES, link_for
 
@@ -143,7 +144,7 @@ class TestNewestNvccAlone:
         too_new = [t for t in cuda.find(os.environ) if not t.problem and not t.can(70)]
         if not too_new:
             pytest.skip("no toolkit without sm_70 is installed here")
-        (tmp_path / "k.cu").write_text(step.KERNEL)
+        (tmp_path / "k.cu").write_text(proof.KERNEL)
         answer = subprocess.run(
             [too_new[0].nvcc, "-arch=sm_70", "-cubin", "k.cu"],
             cwd=tmp_path,

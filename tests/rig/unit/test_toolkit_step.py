@@ -22,6 +22,7 @@ from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.toolkit_kit import recipes
 from tools.rig.host import cubins
 from tools.rig.host.system import Distribution
+from tools.rig.steps import proof
 from tools.rig.steps import toolkit as step
 from tools.rig.steps.shim import ShimResult
 
@@ -54,7 +55,7 @@ class Machine:
         patch.setattr(step, "have_dpkg", lambda: True)
         patch.setattr(step.system, "distribution", lambda: here)
         patch.setattr(step, "shim", self._shim)
-        patch.setattr(step, "read_cubins", lambda made, tool: self.content)
+        patch.setattr(proof, "read_cubins", lambda made, tool: self.content)
         called = step.called
         patch.setattr(
             step,
@@ -271,6 +272,12 @@ class TestProve:
         pair = self.prove(machine)
         assert pair.env["NVCC_PREPEND_FLAGS"] == flags["NVCC_PREPEND_FLAGS"]
         assert pair.notes == ("brought", "glibc shim in force: clash")
+
+    def test_once(self, machine: Machine) -> None:
+        """A pair that was proved is not compiled with again."""
+        machine.compiles(Path("/cuda"))
+        first = self.prove(machine)
+        assert self.prove(machine).env == first.env
 
     def test_does_not_compile(self, machine: Machine) -> None:
         """What the compiler says is shown."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 from tools.rig.base.config import Settings
 from tools.rig.base.console import Console, size
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
-from tools.rig.base.run import run
 from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.pair import PairPlan, choose, user_set
@@ -24,20 +22,13 @@ from tools.rig.builds.profile import Profile
 from tools.rig.builds.tools import uv_command
 from tools.rig.host import compilers, cuda, system
 from tools.rig.host.compilers import HostCompiler
-from tools.rig.host.cubins import read as read_cubins
 from tools.rig.host.cuda import Toolkit
+from tools.rig.steps.proof import prove_once
 from tools.rig.steps.shim import ShimResult, shim
 from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for, plain_path
 
-KERNEL = """\
-__global__ void twice(float *p) { p[threadIdx.x] *= 2; }
-"""
-
 _SHELL_SIGNS = '"$`\\'
 """nvcc starts its parts through a shell, in double quotes: these break a path."""
-
-COMPILE_S = 300.0
-"""Seconds that the proof kernel may take to compile."""
 
 
 @dataclass(frozen=True)
@@ -182,9 +173,7 @@ def prove(
     made = shim(console, toolkit, compiler, {**env, **chain}, root.shims)
     chain.update(made.env)
     root.make(root.tmp)
-    with tempfile.TemporaryDirectory(prefix="proof-", dir=root.tmp) as work:
-        for sm in profile.sms:
-            _prove_one(toolkit, sm, profile.cxx, Path(work), {**env, **chain})
+    prove_once(toolkit, compiler, profile, root, chain, env)
     all_notes = [*notes]
     if made.needed:
         all_notes.append(f"glibc shim in force: {made.reason}")
@@ -250,36 +239,6 @@ def _told(path: Path) -> Path:
 def _is_default(compiler: Path, env: Mapping[str, str]) -> bool:
     found = shutil.which("c++", path=env.get("PATH", os.defpath))
     return found is not None and Path(found).resolve() == compiler.resolve()
-
-
-def _prove_one(
-    toolkit: Toolkit, sm: int, cxx: int, work: Path, env: Mapping[str, str]
-) -> None:
-    source = work / "twice.cu"
-    source.write_text(KERNEL)
-    made = work / f"twice.sm_{sm}.o"
-    answer = run(
-        # relative names: nvcc gives them to a shell
-        [
-            *(toolkit.nvcc, f"-arch=sm_{sm}", f"-std=c++{cxx}"),
-            *("-c", source.name, "-o", made.name),
-        ],
-        env=env,
-        cwd=work,
-        timeout=COMPILE_S,
-    )
-    if not answer.ok:
-        raise StepFailed(
-            f"nvcc {toolkit.version} cannot compile a kernel for sm_{sm}",
-            details=(answer.out + answer.err).splitlines()[:20],
-            hint="invoke doctor --only compiler",
-        )
-    content = read_cubins(made, toolkit.cuobjdump)
-    if sm not in content.sass:
-        raise StepFailed(
-            f"the compiled kernel holds no sm_{sm} code",
-            details=[content.problem or f"it holds {content.sass or 'none'}"],
-        )
 
 
 def _check_user_settings(env: Mapping[str, str]) -> None:

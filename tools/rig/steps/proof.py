@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The proof of a pair: a kernel compiled for the card, and found in the result."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tools.rig.base.errors import StepFailed
+from tools.rig.base.run import run
+from tools.rig.base.state import StateRoot, write_text
+from tools.rig.builds.profile import Profile
+from tools.rig.host.compilers import HostCompiler
+from tools.rig.host.cubins import read as read_cubins
+from tools.rig.host.cuda import Toolkit
+
+KERNEL = """\
+__global__ void twice(float *p) { p[threadIdx.x] *= 2; }
+"""
+
+COMPILE_S = 300.0
+"""Seconds that the proof kernel may take to compile."""
+
+
+def prove_once(
+    toolkit: Toolkit,
+    compiler: HostCompiler,
+    profile: Profile,
+    root: StateRoot,
+    chain: Mapping[str, str],
+    env: Mapping[str, str],
+) -> None:
+    """Compile a kernel for every card of the profile, unless that was done before.
+
+    Parameters
+    ----------
+    chain
+        The variables by which a build finds the pair.
+    env
+        The user's environment.
+
+    Raises
+    ------
+    StepFailed
+        When the compiler fails, or the result holds no code for a card.
+    """
+    proof = root.shims / "proofs" / _name(toolkit, compiler, profile, chain)
+    if proof.exists():
+        return
+    with tempfile.TemporaryDirectory(prefix="proof-", dir=root.tmp) as work:
+        for sm in profile.sms:
+            _prove_one(toolkit, sm, profile.cxx, Path(work), {**env, **chain})
+    write_text(proof, f"{toolkit.describe()}\n{compiler.describe()}\n")
+
+
+def _name(
+    toolkit: Toolkit,
+    compiler: HostCompiler,
+    profile: Profile,
+    chain: Mapping[str, str],
+) -> str:
+    """Name the proof of a pair: another file, flag or card makes another proof."""
+    facts: list[object] = [profile.sms, profile.cxx, sorted(chain.items())]
+    for file in (toolkit.nvcc, compiler.path):
+        with contextlib.suppress(OSError):
+            seen = file.stat()
+            facts += [str(file), seen.st_ino, seen.st_size, seen.st_mtime_ns]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _prove_one(
+    toolkit: Toolkit, sm: int, cxx: int, work: Path, env: Mapping[str, str]
+) -> None:
+    source = work / "twice.cu"
+    source.write_text(KERNEL)
+    made = work / f"twice.sm_{sm}.o"
+    answer = run(
+        # relative names: nvcc gives them to a shell
+        [
+            *(toolkit.nvcc, f"-arch=sm_{sm}", f"-std=c++{cxx}"),
+            *("-c", source.name, "-o", made.name),
+        ],
+        env=env,
+        cwd=work,
+        timeout=COMPILE_S,
+    )
+    if not answer.ok:
+        raise StepFailed(
+            f"nvcc {toolkit.version} cannot compile a kernel for sm_{sm}",
+            details=(answer.out + answer.err).splitlines()[:20],
+            hint="invoke doctor --only compiler",
+        )
+    content = read_cubins(made, toolkit.cuobjdump)
+    if sm not in content.sass:
+        raise StepFailed(
+            f"the compiled kernel holds no sm_{sm} code",
+            details=[content.problem or f"it holds {content.sass or 'none'}"],
+        )
