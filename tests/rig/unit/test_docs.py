@@ -12,14 +12,23 @@ import ast
 import os
 from pathlib import Path
 
+import pytest
+
 import tasks
 from tools.rig.base.config import SETTINGS
 from tools.rig.base.errors import ExitCode
 from tools.rig.builds import profile
 
 ROOT = Path(__file__).parents[3]
-PAGES = [p for p in (ROOT / "README.md", ROOT / "README.zh-CN.md") if p.exists()]
+PAGES = [
+    page
+    for page in (ROOT / "README.md", ROOT / "README.zh-CN.md")
+    if page.exists() and page.read_text(encoding="utf-8").startswith("# rig\n")
+]
 START, END = "<!-- settings -->\n", "<!-- /settings -->\n"
+
+# the pages stay behind when the suite is adopted
+pytestmark = pytest.mark.skipif(not PAGES, reason="the README here is the host's")
 
 FLAGS = {"profile", "source", "jobs"}
 """Settings that are flags of the tasks as well."""
