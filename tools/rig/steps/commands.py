@@ -179,10 +179,14 @@ def builds(console: Console) -> Any:
     """List the records of all builds below the remembered state root."""
     from tools.rig.builds import survey
 
-    settings = settings_for({})
-    before, _ = survey.remembered_root(survey.remembered_file(os.environ))
-    root = settings.local_root or before
-    found = record.listing(StateRoot(root)) if root else []
+    named = settings_for({}).local_root
+    if named is None:
+        roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
+    else:
+        # in a folder of the user's, ours is one below it
+        roots = [named, named / survey.NAME]
+    lists = (record.listing(StateRoot(root)) for root in roots if root)
+    found = next(filter(None, lists), [])
     rows = [
         (
             str(r.get("id", "")),

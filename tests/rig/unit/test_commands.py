@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""From typed words to a step: each command finds its scene and calls one step."""
+
+from __future__ import annotations
+
+import io
+import json
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig.support import fakescene
+from tests.rig.support.fakescene import KIT, chosen, scene
+from tools.rig.base.console import Console
+from tools.rig.base.errors import CannotError, StepFailed, UsageError
+from tools.rig.builds import survey
+from tools.rig.builds.place import Environment
+from tools.rig.builds.profile import load
+from tools.rig.builds.record import Record
+from tools.rig.builds.target import HERE, Target
+from tools.rig.guard.scan import ScanResult
+from tools.rig.steps import (
+    build,
+    commands,
+    doctor,
+    from_wheel,
+    git_safe,
+    in_use,
+    plan,
+    shim,
+    toolkit,
+    venv,
+    verify,
+)
+from tools.rig.steps.in_use import Report
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a faked step returns: the words it was called with."""
+
+    args: tuple[Any, ...]
+    words: tuple[tuple[str, Any], ...]
+
+
+def fake(*args: Any, **words: Any) -> Answer:
+    """Stand in for a step."""
+    return Answer(args, tuple(words.items()))
+
+
+class Desk:
+    """A console, a scene, and what finding the scene was asked."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.at = scene(folder)
+        self.patch = patch
+        self.out = io.StringIO()
+        self.console = Console(self.out, {})
+        self.asked: dict[str, Any] = {}
+        patch.setattr(commands.scenes, "find", self._find)
+
+    def _find(self, console: Console, settings: Any, **how: Any) -> Any:
+        self.asked = {"settings": settings, **how}
+        return self.at
+
+    def put(self, module: types.ModuleType, name: str, answer: Any = fake) -> None:
+        """Put a fake in the place of a step."""
+        found = answer if callable(answer) else lambda *args, **words: answer
+        self.patch.setattr(module, name, found)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Return a desk."""
+    return Desk(tmp_path, monkeypatch)
+
+
+def test_build(desk: Desk) -> None:
+    """The whole scene, laid out and with a Python, goes to the build."""
+    desk.put(build, "build")
+    got = commands.build(desk.console, True, jobs="3", profile="sample", source="")
+    assert got.args == (desk.console, desk.at) and got.words == (("wheel_only", True),)
+    assert desk.asked["settings"].jobs == 3
+    assert desk.asked["settings"].profile == "sample"
+    assert desk.asked["lay_out"] and desk.asked["python"]
+
+
+def test_plan(desk: Desk) -> None:
+    """It looks only, and prints where things will lie before what will be done."""
+
+    class Made:
+        def lines(self) -> list[str]:
+            return ["the plan"]
+
+    desk.put(plan, "preview", Made())
+    commands.plan(desk.console, False)
+    assert desk.asked["lay_out"] is False and desk.asked["python"] is True
+    lines = desk.out.getvalue().splitlines()
+    assert lines[-1] == "the plan" and lines[0].startswith("root: ")
+
+
+def test_toolkit(desk: Desk) -> None:
+    """The plan of the pair is acted upon."""
+    desk.put(toolkit, "plan", "the plan")
+    desk.put(toolkit, "act")
+    got = commands.toolkit(desk.console)
+    assert got.args[1] == "the plan" and got.args[4] is desk.at.root
+    assert desk.asked["python"] is False
+
+
+class TestShim:
+    """``shim-glibc``."""
+
+    def test_probed(self, desk: Desk) -> None:
+        """The pair that is here is probed with its own variables."""
+        desk.put(toolkit, "plan", chosen())
+        desk.put(shim, "shim")
+        got = commands.shim(desk.console).data["args"]
+        assert got[1]["root"] == KIT.root
+        assert got[3]["CUDA_HOME"] == str(KIT.root)
+        assert got[4] == desk.at.root.shims and desk.at.root.shims.is_dir()
+
+    def test_no_toolkit(self, desk: Desk) -> None:
+        """Without a toolkit it is said how to get one."""
+        desk.put(toolkit, "plan", chosen(toolkit=None))
+        with pytest.raises(CannotError) as caught:
+            commands.shim(desk.console)
+        assert caught.value.hint == "invoke cuda-toolkit"
+
+
+def test_git_safe(desk: Desk) -> None:
+    """Git is asked about the checkout and the folder of its dependencies."""
+    desk.put(git_safe, "git_safe")
+    got = commands.git_safe(desk.console).data["args"]
+    assert got[1] == [desk.at.checkout, desk.at.deps]
+    assert got[3] == desk.at.root.shims
+
+
+def test_venv(desk: Desk) -> None:
+    """The environment is made while its lock is held."""
+    at = desk.at
+    locks: list[list[Path]] = []
+
+    def act(placing: Any, console: Any, *, env: Any) -> Environment:
+        locks.append(sorted(at.root.venvs.glob(".*.json")))
+        return Environment(
+            at.root, at.environment, at.python, "3.12.4", None, (), at.deps
+        )
+
+    desk.put(venv, "act", act)
+    got = commands.venv(desk.console).to_json()
+    assert got["environment"] == str(at.environment)
+    assert len(locks[0]) == 1 and not list(at.root.venvs.glob(".*.json"))
+    assert "root: " in desk.out.getvalue()
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_in_use(desk: Desk, free: bool) -> None:
+    """Exit code 4 says that somebody uses it."""
+    found = ScanResult((), (), 0, (), 0.1)
+    holder = None if free else "somebody"
+    report = Report("/venv", None, found, holder, None)  # type: ignore[arg-type]  # any holder
+    desk.put(in_use, "in_use", report)
+    got = commands.in_use(desk.console)
+    assert got.exit_code == (0 if free else 4)
+    assert got.to_json()["venv"] == "/venv"
+    assert desk.asked["lay_out"] is False and desk.asked["python"] is False
+
+
+class TestVerify:
+    """``verify``."""
+
+    def test_no_environment(self, desk: Desk) -> None:
+        """Without an environment there is nothing to prove."""
+        with pytest.raises(CannotError, match="no environment") as caught:
+            commands.verify(desk.console)
+        assert caught.value.hint == "invoke build-sm70"
+
+    def test_no_toolkit(self, desk: Desk) -> None:
+        """Without cuobjdump nothing can be listed."""
+        _make_python(desk)
+        desk.put(toolkit, "plan", chosen(toolkit=None))
+        with pytest.raises(CannotError, match="cuobjdump"):
+            commands.verify(desk.console)
+
+    @pytest.mark.parametrize(("verdict", "code"), [("ok", 0), ("no code", 1)])
+    def test_verdict(self, desk: Desk, verdict: str, code: int) -> None:
+        """A build that is not proved ends with 1 and what to do."""
+        _make_python(desk)
+        desk.put(toolkit, "plan", chosen())
+        desk.put(verify, "verify", fakescene.report(verdict))
+        got = commands.verify(desk.console)
+        assert got.exit_code == code and got.to_json()["ok"] is (code == 0)
+        assert ("hint: invoke build-sm70" in desk.out.getvalue()) is (code == 1)
+
+
+class TestInstallWheel:
+    """``install-wheel FILE``."""
+
+    NAME = "1cat_vllm-1.0-cp38-abi3-linux_x86_64.whl"
+
+    def test_here(self, desk: Desk, tmp_path: Path) -> None:
+        """The file's name chooses the profile; the environment is this checkout's."""
+        seen: list[Any] = []
+
+        def at(settings: Any, checkout: Path, profile: Any) -> Any:
+            seen.extend([checkout, profile.name])
+            return desk.at
+
+        desk.put(commands.scenes, "at", at)
+        desk.put(from_wheel, "install")
+        file = tmp_path / self.NAME
+        file.touch()
+        got = commands.install_wheel(desk.console, str(file))
+        assert seen == [HERE, "v100-cu128"]
+        assert got.args == (desk.console, desk.at, file)
+
+    @pytest.mark.parametrize("name", ["a\nb.whl", "no-wheel.txt", ""])
+    def test_refused(self, desk: Desk, name: str) -> None:
+        """A name that is no wheel's is refused before anything is looked at."""
+        with pytest.raises(UsageError):
+            commands.install_wheel(desk.console, name)
+
+
+class TestDoctor:
+    """``doctor``."""
+
+    def test_list(self, desk: Desk) -> None:
+        """The checks are listed, for people and as data."""
+        got = commands.doctor(desk.console, [], True, "").to_json()
+        assert {"id", "title"} == set(got[0])
+        assert desk.out.getvalue().startswith("CHECK")
+
+    def test_run(self, desk: Desk) -> None:
+        """The target's profile and checkout go to the checks."""
+        target = Target(Path("/fork"), load("v100-cu128"))
+        desk.put(commands.target, "find", target)
+        desk.put(doctor, "doctor")
+        got = commands.doctor(desk.console, ["git"], False, "", source="/fork")
+        words = dict(got.words)
+        assert words == {"only": ["git"], "checkout": Path("/fork")}
+        assert got.args[2] is target.profile
+
+    def test_compare(self, desk: Desk, tmp_path: Path) -> None:
+        """What differs from another host's report is the result."""
+        file = tmp_path / "other.json"
+        file.write_text("{}")
+        desk.put(commands.target, "find", Target(None, load("sample")))
+        desk.put(doctor, "read_report", {})
+        desk.put(doctor, "doctor")
+        desk.put(doctor, "compare_with", [Answer((), ())])
+        got = commands.doctor(desk.console, [], False, str(file))
+        assert got.to_json() == [{"args": (), "words": ()}]
+
+    def test_no_such_report(self, desk: Desk) -> None:
+        """A file that is no report is told before the checks run."""
+        desk.put(doctor, "doctor", _never)
+        with pytest.raises(UsageError):
+            commands.doctor(desk.console, [], False, "/nonexistent.json")
+
+
+class TestBuilds:
+    """``builds``."""
+
+    def test_none(self, desk: Desk) -> None:
+        """Where nothing was built, that is said."""
+        desk.patch.setattr(survey, "remembered_root", lambda file: (None, False))
+        assert commands.builds(desk.console).to_json() == []
+        assert desk.out.getvalue() == "no builds yet\n"
+
+    @pytest.mark.parametrize("below", [False, True])
+    def test_named(self, desk: Desk, monkeypatch: Any, below: bool) -> None:
+        """The root that the user named is listed, or ours below the user's folder."""
+        path = desk.at.root.path
+        root = commands.StateRoot(path / survey.NAME if below else path)
+        Record(root, "invoke build-sm70").end("failed", 1, error="broken")
+        monkeypatch.setenv("ONECAT_LOCAL_ROOT", str(path))
+        [found] = commands.builds(desk.console).to_json()
+        assert found["result"] == "failed"
+        assert "broken" in desk.out.getvalue()
+
+    def test_remembered(self, desk: Desk) -> None:
+        """Without a name the root that was chosen before is listed."""
+        Record(desk.at.root, "invoke build-sm70").end("done", 0, version="1.0")
+        memory = survey.remembered_file(commands.os.environ)
+        memory.parent.mkdir(parents=True)
+        memory.write_text(json.dumps({"root": str(desk.at.root.path)}))
+        desk.patch.setattr(survey, "remembered_root", _read_plainly)
+        assert len(commands.builds(desk.console).to_json()) == 1
+        assert "1.0" in desk.out.getvalue()
+
+
+def _read_plainly(file: Path) -> tuple[Path, bool]:
+    return Path(json.loads(file.read_text())["root"]), False
+
+
+def _make_python(desk: Desk) -> None:
+    desk.at.python.parent.mkdir(parents=True)
+    desk.at.python.touch()
+
+
+def _never(*args: Any, **words: Any) -> Any:
+    raise StepFailed("this was not to be called")
