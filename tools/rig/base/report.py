@@ -35,7 +35,7 @@ LOOK_S = 0.5
 PARENT_VARIABLE = "RIG_PARENT"
 """Holds the pid of the process that we must not outlive."""
 
-_VERSIONS_OF = ("invoke", "nox", "filelock", "psutil", "rich", "packaging", "regex")
+_VERSIONS_OF = ("invoke", "nox", "filelock", "psutil", "packaging", "regex", "uv")
 
 
 def run_command(
