@@ -31,19 +31,22 @@ STOP_S = 30
 
 
 def invoke(session: nox.Session, *words: str) -> None:
-    """Run one Invoke task with the Python that runs nox."""
-    session.run(
-        sys.executable,
-        "-m",
-        "invoke",
-        "--search-root",
-        str(ROOT),
-        *words,
-        external=True,
-        env={"RIG_PARENT": str(os.getpid())},
-        interrupt_timeout=STOP_S,
-        terminate_timeout=STOP_S,
-    )
+    """Run one Invoke task with the Python that runs nox, where the caller stands."""
+    with session.chdir(os.environ.get("RIG_CWD") or Path.cwd()):
+        session.run(
+            sys.executable,
+            "-m",
+            "invoke",
+            "--search-root",
+            str(ROOT),
+            *words,
+            external=True,
+            env={"RIG_PARENT": str(os.getpid())},
+            # stdout is data: nox would mix the two
+            stderr=sys.stderr,
+            interrupt_timeout=STOP_S,
+            terminate_timeout=STOP_S,
+        )
 
 
 def shared_words(words: list[str], *names: str) -> list[str]:
@@ -76,8 +79,10 @@ def _at_hand() -> dict[str, str]:
 @nox.session(venv_backend="none")
 def rebuild(session: nox.Session) -> None:
     """Build, verify and record; arguments go to `invoke build-sm70`."""
-    where = shared_words(list(session.posargs), "--source", "--profile")
-    invoke(session, "doctor", *where)
+    words = list(session.posargs)
+    if not {"-h", "--help"} & set(words):
+        names = ("--source", "-s", "--profile", "-p")
+        invoke(session, "doctor", *shared_words(words, *names))
     invoke(session, "build-sm70", *session.posargs)
 
 

@@ -4,7 +4,12 @@
 # so the exit code of the failed step comes through a file.
 set -u
 
-here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+self=$(readlink -f -- "$0")
+here=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P)
+if [ ! -d "${TMPDIR:-/tmp}" ]; then
+    printf 'error: TMPDIR=%s is no folder\nhint: unset TMPDIR\n' "$TMPDIR" >&2
+    exit 2
+fi
 RIG_EXIT_FILE=$(mktemp) || exit 1
 export RIG_EXIT_FILE
 child=

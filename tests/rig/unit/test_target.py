@@ -161,3 +161,16 @@ class TestProfiles:
         of = profile.of_project
         assert of("vllm") == profile.load("a100-cu118")
         assert of("1cat-vllm") == profile.load("v100-cu128") and of("x") is None
+
+
+def test_where_the_user_stands(tmp_path: Path) -> None:
+    """A suite that lies elsewhere builds the checkout around the current folder."""
+    (tmp_path / "rig").mkdir()
+    (tmp_path / "fork").mkdir()
+    place = checkout(tmp_path / "fork")
+    below = place / "vllm" / "v1"
+    below.mkdir(parents=True)
+    found = target.find(settings(), tmp_path / "rig", below)
+    assert (found.path, found.profile.name) == (place, "v100-cu128")
+    away = target.find(settings(), tmp_path / "rig", tmp_path / "rig")
+    assert away.is_sample

@@ -51,8 +51,17 @@ def project_name(checkout: Path) -> str | None:
     return canonicalize_name(name) if isinstance(name, str) else None
 
 
-def find(settings: Settings, here: Path = HERE) -> Target:
-    """Return what to build: ``--source``, else the checkout we lie in, else the sample.
+def find(settings: Settings, here: Path = HERE, cwd: Path | None = None) -> Target:
+    """Return what to build: ``--source``, else where we lie or stand, else the sample.
+
+    Parameters
+    ----------
+    settings
+        ``source`` and ``profile`` are used.
+    here
+        The checkout that the suite lies in.
+    cwd
+        Where the user stands; None to leave that out.
 
     Raises
     ------
@@ -76,16 +85,30 @@ def find(settings: Settings, here: Path = HERE) -> Target:
                 hint="git clone the target and pass its folder with --source",
             )
         return Target(place, _profile_for(name, place, asked))
-    name = project_name(here)
-    if name is not None and (asked is None or asked.project == name):
-        found = profiles.of_project(name)
-        if found is not None:
-            return Target(checked_path(here), asked or found)
+    for place in (here, *(_upward(cwd) if cwd else ())):
+        name = project_name(place)
+        if name is not None and (asked is None or asked.project == name):
+            found = profiles.of_project(name)
+            if found is not None and found.project != "rig-sample":
+                return Target(checked_path(place), asked or found)
     sample = asked or profiles.load("sample")
     if sample.project != "rig-sample":
         # a profile of a real target proves its toolchain on the miniature
         sample = profiles.on_sample(sample)
     return Target(None, sample)
+
+
+def find_here(settings: Settings) -> Target:
+    """Return what to build for a user who stands in the current folder."""
+    return find(settings, cwd=Path.cwd())
+
+
+def _upward(folder: Path) -> tuple[Path, ...]:
+    """Return the folder with a pyproject.toml at or above `folder`, if there is one."""
+    for place in (folder, *folder.parents):
+        if (place / "pyproject.toml").is_file():
+            return (place,)
+    return ()
 
 
 def _profile_for(name: str, place: Path, asked: Profile | None) -> Profile:

@@ -54,7 +54,7 @@ class Scene:
 class Seams:
     """What finding a scene asks; tests put fakes here."""
 
-    find_target: Callable[[Settings], Target] = target.find
+    find_target: Callable[[Settings], Target] = target.find_here
     facts: Callable[..., PlaceFacts] = survey.facts
     lay_out: Callable[..., Any] = sample.lay_out
     need_git: Callable[[Mapping[str, str]], str] = need_git
@@ -75,7 +75,11 @@ def settings_for(
     env = os.environ if env is None else env
     given = {k: v for k, v in cli.items() if v not in (None, "")}
     file = env.get("ONECAT_CONFIG")
-    return resolve(given, env, Path(file) if file else HERE / "rig.toml")
+    source = given.get("source") or env.get("ONECAT_SOURCE")
+    beside = Path(str(source)).expanduser() / "rig.toml" if source else None
+    if beside is None or not beside.is_file():
+        beside = HERE / "rig.toml"
+    return resolve(given, env, Path(file) if file else beside)
 
 
 def find(
