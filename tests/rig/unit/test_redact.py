@@ -183,3 +183,10 @@ def test_env_is_masked_by_name_and_by_shape() -> None:
         "PATH": "/bin",
         "GONE": None,
     }
+
+
+def test_a_file_is_no_assignment() -> None:
+    """What is said of a path whose last word sounds secret stays readable."""
+    said = "cannot read /etc/passwd: Expecting value"
+    assert redact.text(said) == said
+    assert redact.text("/x/password=hunter2").endswith("password=***")

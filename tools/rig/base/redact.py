@@ -229,6 +229,10 @@ def _mask_assigned(match: re.Match[str]) -> str:
     if name.lower().endswith(("authorization", "cookie")) and "=" not in sep:
         # a header: its whole value is masked already
         return str(match[0])
+    # "/etc/passwd: is no folder" names a file
+    of_path = match.start() > 0 and match.string[match.start() - 1] == "/"
+    if of_path and "=" not in sep:
+        return f"{name}{sep}{text(value)}"
     if not is_secret_name(name) or not _is_assignment(name, sep, value):
         return f"{name}{sep}{text(value)}"
     quote = value[0] if value[0] in "\"'" else ""
