@@ -21,7 +21,7 @@ from tools.rig.base import abandon
 from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, ExitCode, StepFailed
-from tools.rig.base.state import SENTINEL
+from tools.rig.base.state import SENTINEL, write_json
 from tools.rig.builds import place, survey
 from tools.rig.builds.candidates import GIB
 from tools.rig.host import look, pythons, storage
@@ -70,6 +70,11 @@ class Stage:
             need_bytes=need,
             env=self.env,
         )
+
+    def remember(self, root: Path) -> None:
+        """Let `root` be the one that the user named at some time before."""
+        memory = survey.remembered_file(self.env)
+        write_json(memory, {"root": str(root), "chosen": True})
 
     @property
     def said(self) -> str:
@@ -139,7 +144,8 @@ class TestPlacing:
         nas = stage.tmp / "nas disk"
         nas.mkdir()
         with slowfs.mounted(stage.checkout, nas, delay_ms=60, uid=4711):
-            got = stage.run(nas, local_root=nas / "root")
+            stage.remember(nas / "root")
+            got = stage.run(nas)
             (nas_first, *_, last) = got.plan.verdicts
             assert "too slow: fuse.slowfs" in nas_first.reason
             assert last.candidate.root.is_relative_to(stage.env["HOME"])
@@ -156,7 +162,8 @@ class TestPlacing:
         if why:
             pytest.skip(f"cannot mount: {why}")
         with disks.memory() as point:
-            got = stage.run(local_root=point / "root")
+            stage.remember(point / "root")
+            got = stage.run()
             assert "lies in memory" in got.plan.verdicts[0].reason
             assert works(got.environment.path)
             assert list(point.iterdir()) == []
@@ -167,8 +174,9 @@ class TestPlacing:
         if why:
             pytest.skip(f"cannot mount: {why}")
         with disks.ext4(stage.tmp / "small", 8) as small:
-            got = stage.run(local_root=small / "root")
-            assert "no space" in got.plan.verdicts[0].reason
+            with pytest.raises(CannotError, match="no space") as caught:
+                stage.run(local_root=small / "root")
+            assert "GiB free" in caught.value.hint
             assert not (small / "root").exists()
 
     def test_no_place_at_all(self, stage: Stage) -> None:
@@ -275,9 +283,8 @@ class TestDeadDisk:
         nas, hang = stage.tmp / "dead nas", stage.tmp / "hang"
         nas.mkdir()
         seams = survey.Seams(disk=lambda path, **how: look.disk(path, limit_s=2, **how))
-        settings = resolve(
-            {"python": str(stage.python), "local_root": nas / "root"}, stage.env
-        )
+        settings = resolve({"python": str(stage.python)}, stage.env)
+        stage.remember(nas / "root")
         with slowfs.mounted(stage.checkout, nas, hang_file=hang):
             hang.touch()
             facts = survey.facts(settings, stage.checkout, env=stage.env, seams=seams)

@@ -51,3 +51,30 @@ def test_only_cmakes_notes_go(tmp_path: Path) -> None:
     ]
     assert [p.name for p in (folder / "CMakeFiles").iterdir()] == ["_C.dir"]
     assert cmake_cache.refresh(tmp_path, SAME) == []
+
+
+@pytest.mark.parametrize("line", ["CMAKE_CACHEFILE_DIR", "CMAKE_HOME_DIRECTORY"])
+def test_moved(tmp_path: Path, line: str) -> None:
+    """A cache that was made in another place is forgotten, a link to ours is ours."""
+    checkout = tmp_path / "copy"
+    folder = checkout / "build" / "temp.linux"
+    folder.mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(checkout)
+    own = {
+        "CMAKE_CACHEFILE_DIR": f"{link}/build/temp.linux",
+        "CMAKE_HOME_DIRECTORY": str(link),
+    }
+
+    def refresh(**values: str) -> list[str]:
+        lines = [f"{k}:INTERNAL={v}\n" for k, v in {**own, **values}.items()]
+        (folder / "CMakeCache.txt").write_text(CACHE + "".join(lines))
+        return cmake_cache.refresh(checkout, SAME)
+
+    assert refresh() == []
+    assert refresh(CMAKE_HOME_DIRECTORY=f"{checkout}/csrc") == []
+    (tmp_path / "first").mkdir()
+    for other in (f"{tmp_path}/first", f"{tmp_path}/gone"):
+        said = refresh(**{line: other})
+        assert said == [f"temp.linux was configured for {other}: anew"]
+        assert not (folder / "CMakeCache.txt").exists()

@@ -60,6 +60,13 @@ class TestDisk:
         assert got.exists and got.made and not got.empty and got.rates is None
         assert got.owner == os.getuid()
 
+    def test_ours_without_its_mark(self, tmp_path: Path) -> None:
+        """A root with our environments in it is ours, whatever it lost."""
+        (tmp_path / "venvs").mkdir()
+        assert not look.disk(tmp_path, measure_s=0, ask=here).made
+        (tmp_path / "venvs" / ".rig-made").touch()
+        assert look.disk(tmp_path, measure_s=0, ask=here).made
+
     def test_known_disk(self, tmp_path: Path) -> None:
         """A disk that was measured before is not measured again."""
         rates = storage.Rates(1, 2, 3, 4, 5, 6)

@@ -154,6 +154,22 @@ class TestPlan:
         assert "12.0 GiB" in caught.value.usual
 
     @pytest.mark.parametrize(
+        ("setting", "undo"),
+        [
+            ("environment (ONECAT_LOCAL_ROOT)", "unset ONECAT_LOCAL_ROOT"),
+            ("/my/rig.toml", "take local_root out"),
+        ],
+    )
+    def test_named_is_not_replaced(self, setting: str, undo: str) -> None:
+        """What the user's settings name now is taken or refused, never replaced."""
+        named = replace(candidate("/nas/root", True, mount=NAS), setting=setting)
+        with pytest.raises(CannotError, match="is a network file system") as caught:
+            place.plan(facts(named, candidate()))
+        assert setting in caught.value.usual
+        want = f"{undo}, or name a folder on a local disk with 12 GiB free"
+        assert caught.value.hint == want
+
+    @pytest.mark.parametrize(
         ("link", "action", "note"),
         [
             (Link("link", "x", "/home/me/root/venvs/it-s-12345678", False), "keep", ""),

@@ -110,6 +110,15 @@ class TestOrder:
         world = World(tmp_path, env={"ONECAT_LOCAL_ROOT": "/fast", "UV_CACHE_DIR": ""})
         assert world.roots() == [("/fast", True), *DEFAULTS]
 
+    def test_who_names_it(self, tmp_path: Path) -> None:
+        """Only what a setting names for this run is never replaced."""
+        got = World(tmp_path, env={"ONECAT_LOCAL_ROOT": "/fast"}).facts().candidates
+        assert got[0].setting == "environment (ONECAT_LOCAL_ROOT)"
+        assert {c.setting for c in got[1:]} == {""}
+        memory = ('{"root": "/big", "chosen": true}', "")
+        got = World(tmp_path, text=memory).facts().candidates
+        assert got[0].chosen and got[0].setting == ""
+
     def test_xdg(self, tmp_path: Path) -> None:
         """XDG_STATE_HOME counts when it is absolute."""
         world = World(tmp_path, env={"XDG_STATE_HOME": "/xdg"})

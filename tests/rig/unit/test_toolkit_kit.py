@@ -67,6 +67,7 @@ class Machine:
         self.fp = fp
         self.toolkits = tmp_path / "tool kits"
         self.uv: dict[str, Any] = {}
+        self.uv_env: dict[str, str] = {}
         self.binutils = 0
 
     def register(self) -> None:
@@ -87,12 +88,16 @@ class Machine:
         fp.register(["tar", any_], callback=lambda p: fill_tree(Path(p.args[5])))
         fp.register(
             ["/bin/uv", any_],
-            callback=lambda p: fill_wheels(Path(p.args[6])),
+            callback=self._wheels,
             **self.uv,
         )
         fp.register(["as", any_], returncode=self.binutils, callback=self._assemble)
         fp.register(["ar", any_], callback=lambda p: Path(p.args[2]).touch())
         fp.register(["sync", any_])
+
+    def _wheels(self, process: Any) -> None:
+        self.uv_env = dict(process._FakePopen__kwargs["env"])
+        fill_wheels(Path(process.args[6]))
 
     def _assemble(self, process: Any) -> None:
         Path(process.args[2]).touch()

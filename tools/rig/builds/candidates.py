@@ -40,6 +40,7 @@ class Candidate:
     ``why`` says where it comes from. ``chosen`` is true when the user named it, which
     also allows a folder of somebody else's. ``venv`` is the state of this checkout's
     environment there: ``absent``, ``ready`` or ``broken``; ``version`` its Python.
+    ``setting`` says where the user names it now, for this run: nothing replaces it.
     """
 
     root: Path
@@ -48,6 +49,7 @@ class Candidate:
     chosen: bool = False
     venv: str = "absent"
     version: str = ""
+    setting: str = ""
 
 
 @dataclass(frozen=True)

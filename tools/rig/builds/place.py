@@ -115,18 +115,36 @@ def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ..
     Raises
     ------
     CannotError
-        When none will do, with the reason for each.
+        When none will do, with the reason for each, or when the one will not do that
+        the user's settings name.
     """
     verdicts = []
     for candidate in facts.candidates:
         verdicts.append(Verdict(candidate, judge(candidate, facts.uid, need_bytes)))
         if not verdicts[-1].reason:
             return tuple(verdicts)
+        if candidate.setting:
+            raise _refused(verdicts[-1], need_bytes)
     raise CannotError(
         "no disk of this machine will do for the environment",
         details=[str(v) for v in verdicts],
         usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
         hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
+    )
+
+
+def _refused(verdict: Verdict, need_bytes: int) -> CannotError:
+    """Return the error for the place that the user's settings name."""
+    named = verdict.candidate.setting
+    by_variable = named.startswith("environment")
+    undo = "unset ONECAT_LOCAL_ROOT" if by_variable else "take local_root out"
+    return CannotError(
+        f"{verdict.candidate.root} will not do for the environment: {verdict.reason}",
+        usual=f"It is named by the {named}, and no other place is taken instead."
+        if by_variable
+        else f"It is local_root from {named}, and no other place is taken instead.",
+        hint=f"{undo}, or name a folder on a local disk with "
+        f"{-(-need_bytes // GIB)} GiB free",
     )
 
 

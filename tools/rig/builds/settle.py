@@ -54,7 +54,9 @@ def act(
     """
     env = dict(os.environ if env is None else env)
     for verdict in plan.verdicts:
-        if verdict.reason and verdict.candidate.chosen:
+        its = verdict.candidate
+        before = its.chosen or its.root == plan.facts.remembered
+        if verdict.reason and before:
             console.mark("warn", f"not used: {verdict}")
     _make_folders(plan)
     uv_env = uv.environment(env, plan.root, offline=plan.facts.offline)

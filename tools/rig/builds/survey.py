@@ -13,7 +13,7 @@ import pwd
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,9 @@ def facts(
             continue
         looked.add(root)
         found = _candidate(root, why, chosen, here.place, measure_s, known, ask)
+        if root == settings.local_root:
+            origin = settings.origin.get("local_root", "")
+            found = replace(found, setting=origin)
         candidates.append(found)
         if found.disk.rates is not None:
             known[found.disk.mount.device] = found.disk.rates

@@ -19,8 +19,9 @@ from typing import Any
 
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import run
-from tools.rig.base.state import SENTINEL, write_json, write_text
+from tools.rig.base.state import SENTINEL, StateRoot, write_json, write_text
 from tools.rig.builds.private_apt import PrivateApt, machine_archive, unpack
+from tools.rig.builds.uv import environment as uv_environment
 from tools.rig.builds.workbench import publish, refuse_foreign, workbench
 
 RECIPES = Path(__file__).parent.parent / "data" / "provision.json"
@@ -168,7 +169,8 @@ def _make(
     for deb in debs:
         unpack(deb, tree, exclude=_NOT_NEEDED)
     if recipe.wheels:
-        _fetch_wheels(recipe.wheels, wheels, env, uv)
+        with_cache = uv_environment(env, StateRoot(toolkits.parent))
+        _fetch_wheels(recipe.wheels, wheels, with_cache, uv)
     _lay_out(tree, wheels, kit)
     write_json(
         kit / "rig-toolkit.json",

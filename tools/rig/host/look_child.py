@@ -86,7 +86,7 @@ def _disk(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
         "exists": there,
         "problem": "",
         "owner": storage.owner(real) if there else None,
-        "made": (real / SENTINEL).is_file(),
+        "made": _made(real),
         "empty": not (there and os.listdir(real)),
         "mount": dataclasses.asdict(mount) | {"point": str(mount.point)},
         "rates": None,
@@ -105,6 +105,12 @@ def _disk(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
         except OSError as exc:
             out["problem"], out["writable"] = exc.strerror or str(exc), False
     return out
+
+
+def _made(folder: Path) -> bool:
+    """Say whether the suite made a folder: its mark, or that of environments in it."""
+    marks = (folder / SENTINEL, folder / "venvs" / SENTINEL)
+    return any(mark.is_file() for mark in marks)
 
 
 def _can_link(base: Path) -> bool:
