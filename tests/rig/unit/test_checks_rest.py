@@ -76,10 +76,16 @@ class TestMemory:
         assert found.status == status
         assert bool(found.workaround) == (status == "warn")
 
-    def test_tmpdir_is_honoured(self):
+    def test_tmpdir_is_honoured(self, tmp_path):
         """The user's TMPDIR is the one that is looked at."""
-        found = memory.tmpdir(fake.facts({"TMPDIR": "/scratch/me"}))
-        assert found.detail.startswith("/scratch/me")
+        found = memory.tmpdir(fake.facts({"TMPDIR": str(tmp_path)}))
+        assert found.detail.startswith(str(tmp_path))
+
+    def test_a_tmpdir_that_is_no_folder(self, tmp_path):
+        """A build refuses it at once, so the machine cannot as things stand."""
+        found = memory.tmpdir(fake.facts({"TMPDIR": str(tmp_path / "none")}))
+        assert (found.status, found.hint) == ("fail", "unset TMPDIR")
+        assert "is no folder" in found.detail
 
 
 class TestStorage:

@@ -82,6 +82,25 @@ class TestProbe:
         found = cuda.probe(nvcc(fp, tmp_path, sms=()), "PATH")
         assert found.problem == "nvcc does not list its architectures"
 
+    def test_no_architectures_with_a_reason(
+        self, fp: FakeProcess, tmp_path: Path
+    ) -> None:
+        """What nvcc says instead of a list is told, since it names the cause."""
+        path = program(tmp_path / "bin" / "nvcc")
+        said = "nvcc error   : 'x' could not be opened"
+        fp.register([str(path), "--version"], stdout="release 12.4, V12.4.131")
+        fp.register([str(path), "--list-gpu-code"], stderr=f"{said}\n", returncode=1)
+        found = cuda.probe(tmp_path, "PATH")
+        assert found.problem == f"nvcc does not list its architectures: {said}"
+
+    @pytest.mark.allow_process
+    def test_hangs_at_the_second_question(self, tmp_path: Path) -> None:
+        """The list of architectures is given up, too, and that is said."""
+        answer = "[ $1 = --version ] && echo release 12.4, V12.4.131 || sleep 60"
+        program(tmp_path / "bin" / "nvcc", f"#!/bin/sh\n{answer}\n")
+        found = cuda.probe(tmp_path, "PATH", timeout=0.5)
+        assert found.problem == "nvcc did not answer within 0 s"
+
     @pytest.mark.allow_process
     def test_hangs(self, tmp_path: Path) -> None:
         """An nvcc that does not answer is given up after the stated time."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.builds import environment, profile
 from tools.rig.builds.environment import Composed, Places
 
@@ -87,6 +87,31 @@ class TestArchList:
             environment.compose(
                 {"TORCH_CUDA_ARCH_LIST": "7.0"}, both, PLACES, 1, CHAIN, {}
             )
+
+
+class TestTmpdir:
+    """A folder for temporary files that the user names."""
+
+    def test_good_or_not_set(self, tmp_path: Path) -> None:
+        """Nothing is said of a folder, nor where none is named."""
+        environment.check_tmpdir({"TMPDIR": str(tmp_path)})
+        environment.check_tmpdir({"TMPDIR": ""})
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        """A path that is missing or a file is refused by its name."""
+        file = tmp_path / "file"
+        file.touch()
+        for bad in (file, tmp_path / "none"):
+            with pytest.raises(UsageError) as caught:
+                environment.check_tmpdir({"TMPDIR": str(bad)})
+            assert caught.value.what == f"TMPDIR={bad} is no folder"
+            assert caught.value.hint == "unset TMPDIR"
+
+    def test_not_writable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that cannot be written to is refused, too."""
+        monkeypatch.setattr(environment.os, "access", lambda path, mode: False)
+        with pytest.raises(UsageError, match="cannot be written to"):
+            environment.check_tmpdir({"TMPDIR": "/"})
 
 
 class TestCompileCache:

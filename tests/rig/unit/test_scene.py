@@ -122,6 +122,16 @@ class TestCheckout:
         [(_, how)] = machine.looks
         assert how["seams"].find_pythons({}, None, enough=None) == ()
 
+    def test_tmpdir(self, tmp_path: Path) -> None:
+        """A TMPDIR that is no folder is refused before anything is looked at."""
+        machine = Machine(tmp_path, Target(tmp_path / "fork", V100))
+        env = {"TMPDIR": str(tmp_path / "none")}
+        with pytest.raises(UsageError, match="is no folder"):
+            machine.find(env)
+        with pytest.raises(UsageError, match="is no folder"):
+            scenes.at(settings_for({}, env), tmp_path / "fork", V100, env)
+        assert machine.looks == []
+
     def test_no_place(self, tmp_path: Path) -> None:
         """Where no disk will do, all are named."""
         machine = Machine(tmp_path, Target(tmp_path / "fork", V100))

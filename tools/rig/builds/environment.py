@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """The environment variables of a build: the user's, extended by what we know.
 
-Pure. The rule for each variable is one of two: a value that the user has set stands
+The rule for each variable is one of two: a value that the user has set stands
 (``TMPDIR``, ``UV_CACHE_DIR``, ``FETCHCONTENT_BASE_DIR``, caches, the profile's own
 variables), or it is extended in front (``PATH``, ``NVCC_PREPEND_FLAGS``).
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.builds.profile import Profile
 
 _NAMED = {"Volta": ("7.0",), "Turing": ("7.5",), "Ampere": ("8.0", "8.6")}
@@ -75,7 +75,7 @@ def compose(
     add["PATH"] = f"{places.venv / 'bin'}{os.pathsep}{path}"
     add["VIRTUAL_ENV"] = str(places.venv)
     add["MAX_JOBS"] = str(jobs)
-    add["TORCH_CUDA_ARCH_LIST"] = _arch_list(user, profile)
+    add["TORCH_CUDA_ARCH_LIST"] = arch_list(user, profile)
     defaults = {
         "TMPDIR": str(places.tmp),
         "UV_CACHE_DIR": str(places.cache / "uv"),
@@ -104,7 +104,33 @@ def compose(
     return Composed(add, tuple(notes))
 
 
-def _arch_list(user: Mapping[str, str], profile: Profile) -> str:
+def check_tmpdir(user: Mapping[str, str]) -> None:
+    """Refuse a ``TMPDIR`` that no compiler can write to.
+
+    nvcc fails there with words that do not name the variable.
+
+    Raises
+    ------
+    UsageError
+        When it is set, and is no folder or cannot be written to.
+    """
+    given = user.get("TMPDIR")
+    if not given:
+        return
+    if not os.path.isdir(given):
+        raise UsageError(f"TMPDIR={given} is no folder", hint="unset TMPDIR")
+    if not os.access(given, os.W_OK | os.X_OK):
+        raise UsageError(f"TMPDIR={given} cannot be written to", hint="unset TMPDIR")
+
+
+def arch_list(user: Mapping[str, str], profile: Profile) -> str:
+    """Return the architectures to build for: the user's own list, or the profile's.
+
+    Raises
+    ------
+    CannotError
+        When the user's list leaves out the profile's cards.
+    """
     given = user.get("TORCH_CUDA_ARCH_LIST", "")
     if not given:
         return profile.arch_list

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import regex as re
 
-from tools.rig.base.run import run
+from tools.rig.base.run import Result, run
 
 PROBE_S = 20.0
 """Seconds that an nvcc may take to answer; a toolkit on a stuck mount hangs."""
@@ -90,14 +90,22 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
         return Toolkit(root, nvcc, "", (), origin, problem)
     found = _RELEASE.search(answer.out)
     if not answer.ok or not found:
-        last = (answer.out + answer.err).strip().splitlines()[-1:]
-        said = f": {last[0][:120]}" if last else ""
-        problem = f"nvcc does not say its version (status {answer.code}){said}"
+        why = f"nvcc does not say its version (status {answer.code})"
+        problem = why + _said(answer)
         return Toolkit(root, nvcc, "", (), origin, problem)
     codes = run([nvcc, "--list-gpu-code"], timeout=timeout)
     sms = tuple(sorted({int(n) for n in _SM.findall(codes.out)}))
-    problem = "" if sms else "nvcc does not list its architectures"
+    if codes.timed_out:
+        problem = f"nvcc did not answer within {timeout:.0f} s"
+    else:
+        problem = "" if sms else "nvcc does not list its architectures" + _said(codes)
     return Toolkit(root, nvcc, found[2], sms, origin, problem)
+
+
+def _said(answer: Result) -> str:
+    """Return nvcc's own last words, to be put behind a problem."""
+    last = (answer.out + answer.err).strip().splitlines()[-1:]
+    return f": {last[0][:120]}" if last else ""
 
 
 def find(

@@ -14,7 +14,7 @@ from typing import Any
 from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot, place_id
-from tools.rig.builds import certificates, place, sample, survey, target
+from tools.rig.builds import certificates, environment, place, sample, survey, target
 from tools.rig.builds.place import GIB, PlaceFacts, PlacePlan
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE, Target
@@ -111,9 +111,11 @@ def find(
     Raises
     ------
     RigError
-        When there is no target, no place or no Python for it.
+        When there is no target, no place or no Python for it, or ``TMPDIR`` is no
+        folder.
     """
     env = os.environ if env is None else env
+    environment.check_tmpdir(env)
     ask = seams or Seams()
     if not python:
         ask = dataclasses.replace(ask, facts=_without_python(ask.facts))
@@ -144,6 +146,7 @@ def at(
         When there is no place or no Python for it.
     """
     env = os.environ if env is None else env
+    environment.check_tmpdir(env)
     facts = _survey(seams or Seams(), settings, checkout, profile, env)
     placing = place.plan(facts, profile.need_gib * GIB)
     return _scene(settings, env, profile, placing, settings.git_mirrors, False)

@@ -70,7 +70,7 @@ def plan(
         When ``CUDA_HOME`` names no folder or one without nvcc, or ``NVCC_CCBIN`` no
         program.
     """
-    _check_user_settings(env)
+    check_user_settings(env)
     found = cuda.find(env, root.toolkits if root else None)
     hosts = compilers.find(env)
     if root:
@@ -241,7 +241,14 @@ def _is_default(compiler: Path, env: Mapping[str, str]) -> bool:
     return found is not None and Path(found).resolve() == compiler.resolve()
 
 
-def _check_user_settings(env: Mapping[str, str]) -> None:
+def check_user_settings(env: Mapping[str, str]) -> None:
+    """Refuse a toolkit or host compiler that the user names and that is not there.
+
+    Raises
+    ------
+    UsageError
+        See :func:`plan`.
+    """
     home = env.get("CUDA_HOME")
     if home:
         place = checked_path(home)

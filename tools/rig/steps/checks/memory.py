@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from tools.rig.base.console import size
+from tools.rig.base.errors import UsageError
 from tools.rig.builds import jobs
+from tools.rig.builds.environment import check_tmpdir
 from tools.rig.host import storage
 from tools.rig.steps.checks.facts import GIB, Facts
 from tools.rig.steps.checks.registry import Outcome, check
@@ -63,6 +65,10 @@ def tmpdir(facts: Facts) -> Outcome:
             hint="unset TMPDIR, or set it to a folder on a local disk",
             workaround="TMPDIR on the local disk",
         )
+    try:
+        check_tmpdir(facts.env)
+    except UsageError as exc:
+        return Outcome("fail", exc.what, hint=exc.hint)
     if not disk.exists or not disk.writable:
         return Outcome(
             "warn",
