@@ -61,6 +61,13 @@ class TestPython:
         odd = check(fake.facts(program=fake.programs(**{name: "!talks nonsense"})))
         assert odd.status == "unknown"
 
+    def test_git_with_a_broken_configuration(self):
+        """A git that does not run stops every build, and it says why itself."""
+        said = "does not run (status 128): fatal: bad config line 1"
+        found = python.git(fake.facts(program=fake.programs(git=f"!{said}")))
+        assert (found.status, found.hint) == ("fail", "git config --list")
+        assert "bad config line 1" in found.detail
+
     @pytest.mark.parametrize(
         ("version", "word"),
         [

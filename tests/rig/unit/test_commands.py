@@ -232,7 +232,7 @@ class TestDoctor:
     def test_list(self, desk: Desk) -> None:
         """The checks are listed, for people and as data."""
         got = commands.doctor(desk.console, [], True, "").to_json()
-        assert {"id", "title"} == set(got[0])
+        assert {"id", "topic", "title"} == set(got[0])
         assert desk.out.getvalue().startswith("CHECK")
 
     def test_run(self, desk: Desk) -> None:

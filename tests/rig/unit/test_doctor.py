@@ -87,10 +87,12 @@ class TestDoctor:
             (["git,uv"], ["uv", "git"]),
             (["network", "git"], ["git", "proxy"]),
             (["toolchain"], ["toolkits", "toolkit", "compilers", "compiler"]),
+            (["python"], ["python"]),
+            (["memory", "tmpdir"], ["memory", "tmpdir"]),
         ],
     )
     def test_only_takes_names_and_topics(self, only, ids):
-        """Checks are chosen by name, by comma list and by topic, in the usual order."""
+        """Names, comma lists and topics choose checks; a name goes before a topic."""
         report, _ = run_doctor(only=only)
         assert [r.id for r in report.results] == ids
 

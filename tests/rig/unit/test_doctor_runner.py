@@ -159,7 +159,7 @@ class TestRegistry:
         checks = registered()
         assert len({c.id for c in checks}) == len(checks)
         assert all(c.title and c.source and c.limit_s > 0 for c in checks)
-        assert step.list_checks() == [(c.id, c.title) for c in checks]
+        assert step.list_checks() == [(c.id, c.topic, c.title) for c in checks]
 
     @pytest.mark.parametrize(
         "id",

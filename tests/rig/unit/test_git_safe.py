@@ -20,7 +20,7 @@ from tools.rig.host import git
 from tools.rig.host.git import Access, Value
 from tools.rig.steps import git_config
 from tools.rig.steps.git_config import Setup, appended, instead_of, local_path
-from tools.rig.steps.git_safe import IGNORE_OWNER, GitSafeResult, git_safe
+from tools.rig.steps.git_safe import IGNORE_OWNER, GitSafeResult, git_safe, need_git
 
 _DUBIOUS = "fatal: detected dubious ownership in repository at '/x'\nTo add ...\n"
 _VERSION = ["git", "--version"]
@@ -297,8 +297,46 @@ def test_questions_about_urls_and_settings(fp: FakeProcess) -> None:
     both = (Value("file:/a", "*"), Value("file:/b", ""))
     assert git.values("safe.directory", {}) == both
     assert git.values("safe.directory", {}) == ()
-    fp.register(_VERSION, stdout="nonsense")
+    fp.register(_VERSION, returncode=127)
     assert git.version({}) is None
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "code", "words"),
+    [
+        (
+            "",
+            "fatal: bad config line 1 in file /h/.gitconfig\n",
+            128,
+            "bad config line",
+        ),
+        ("nonsense", "", 0, "git says: nonsense"),
+        ("", "", 139, "nothing (status 139)"),
+    ],
+)
+def test_a_git_that_does_not_work_is_no_missing_one(
+    fp: FakeProcess, out: str, err: str, code: int, words: str
+) -> None:
+    """A broken configuration is told in git's own words, not as a missing package."""
+    fp.register(_VERSION, stdout=out, stderr=err, returncode=code)
+    with pytest.raises(CannotError) as caught:
+        need_git({})
+    assert words in caught.value.what and "not installed" not in caught.value.what
+    assert caught.value.hint == "git config --list"
+
+
+@pytest.mark.allow_process
+def test_a_git_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A git that does not answer is named as such."""
+    monkeypatch.setattr(git, "PROBE_S", 0.3)
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\nsleep 60\n")
+    program.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.defpath}"
+    with pytest.raises(CannotError, match="nothing within"):
+        need_git({"PATH": path})
 
 
 def test_variables_that_setuptools_scm_takes_away() -> None:

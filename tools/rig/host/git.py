@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.process import NOT_STARTED
 from tools.rig.base.run import Result, run
 
 PROBE_S = 30.0
@@ -58,10 +59,29 @@ class Value:
 
 
 def version(env: Mapping[str, str]) -> str | None:
-    """Return git's version like ``2.39.5``, or None when there is no git on PATH."""
+    """Return git's version like ``2.39.5``, or None when there is no git on PATH.
+
+    Raises
+    ------
+    CannotError
+        When there is a git that does not work. It reads its configuration before it
+        says its version, so one broken line there stops everything.
+    """
     answer = _git(["--version"], env, cwd="/")
     words = answer.out.split()
-    return words[2] if answer.ok and len(words) > 2 else None
+    if answer.ok and len(words) > 2:
+        return words[2]
+    if answer.code == NOT_STARTED:
+        return None
+    said = (answer.err or answer.out).strip().splitlines()
+    why = said[0] if said else f"nothing (status {answer.code})"
+    if answer.timed_out:
+        why = f"nothing within {PROBE_S:.0f} s"
+    raise CannotError(
+        f"git does not work; git says: {why}",
+        usual="A line of git's own configuration is broken, or its program is.",
+        hint="git config --list",
+    )
 
 
 def repositories(folder: Path, depth: int, limit: int = 64) -> list[Path]:

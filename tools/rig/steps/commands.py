@@ -41,10 +41,10 @@ def doctor(
     from tools.rig.steps import doctor as step
 
     if list_only:
-        rows = [(name, title) for name, title in step.list_checks()]
-        for line in table(("CHECK", "WHAT IT LOOKS AT"), rows):
+        rows = step.list_checks()
+        for line in table(("CHECK", "TOPIC", "WHAT IT LOOKS AT"), rows):
             console.say(line)
-        return Data([{"id": name, "title": title} for name, title in rows])
+        return Data([{"id": i, "topic": t, "title": title} for i, t, title in rows])
     other = Path(compare_with) if compare_with else None
     if other is not None:
         # a wrong name is told before minutes of looking, not after

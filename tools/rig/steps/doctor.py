@@ -95,7 +95,8 @@ def doctor(
     settings, profile
         What is to be built, and how.
     only
-        Names of checks or topics to run; all when empty. Commas divide, too.
+        Names of checks or topics to run; all when empty. Commas divide, too. The name
+        of a check is that check alone, also where a topic is called the same.
     checkout
         What is to be built; the setting, or the current folder, when None.
     root
@@ -151,9 +152,9 @@ def doctor(
     )
 
 
-def list_checks() -> list[tuple[str, str]]:
-    """Return name and title of every check, in the order in which they are shown."""
-    return [(check.id, check.title) for check in registered()]
+def list_checks() -> list[tuple[str, str, str]]:
+    """Return name, topic and title of every check, in the order of the screen."""
+    return [(check.id, check.topic, check.title) for check in registered()]
 
 
 def show(console: Console, result: Result) -> None:
@@ -185,12 +186,13 @@ def compare_with(console: Console, report: Report, file: Path) -> list[Differenc
 
 def _chosen(checks: Sequence[Check], only: Sequence[str]) -> list[Check]:
     names = [word for text in only for word in text.split(",") if word]
-    known = {c.id for c in checks} | {c.topic for c in checks}
+    ids = {c.id for c in checks}
+    topics = {c.topic for c in checks} - ids
     for name in names:
-        if name not in known:
+        if name not in ids | topics:
             raise UsageError(
                 f"no check or topic is called {name!r}", hint="invoke doctor --list"
             )
     if not names:
         return list(checks)
-    return [c for c in checks if c.id in names or c.topic in names]
+    return [c for c in checks if c.id in names or c.topic in topics & {*names}]

@@ -65,7 +65,7 @@ def git_safe(
     Raises
     ------
     CannotError
-        When there is no git.
+        When there is no git, or it does not work.
     UsageError
         For a mirror on this disk that does not exist.
     StepFailed
@@ -96,7 +96,7 @@ def need_git(env: Mapping[str, str]) -> str:
     Raises
     ------
     CannotError
-        When there is no git.
+        When there is no git, or it does not work.
     """
     number = git.version(env)
     if number is None:

@@ -73,7 +73,16 @@ def uv(facts: Facts) -> Outcome:
 def git(facts: Facts) -> Outcome:
     """See that git is here: version numbers and sources come through it."""
     package = compat.package("git", facts.distribution.family)
-    return _needed(facts.program("git"), "git", f"install the package {package}")
+    here = facts.program("git")
+    if here and here.problem.startswith("does not run"):
+        # mostly a broken line of its configuration, which stops every build
+        return Outcome(
+            "fail",
+            f"{here.path} {here.problem}",
+            hint="git config --list",
+            data={"version": ""},
+        )
+    return _needed(here, "git", f"install the package {package}")
 
 
 @check("cmake", "CMake", source="cmake --version; the target's pyproject.toml")
