@@ -307,7 +307,7 @@ class TestBrokenFiles:
         memory = user.home / ".local" / "state" / "1cat-rig" / "root.json"
         memory.parent.mkdir(parents=True)
         memory.write_text("{")
-        refused(user.invoke("builds"), 1, str(memory))
+        refused(user.invoke("builds", ONECAT_LOCAL_ROOT=""), 1, str(memory))
         refused(user.invoke(*BUILD), 1, str(memory))
         assert memory.read_text() == "{"
 

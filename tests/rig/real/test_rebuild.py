@@ -40,33 +40,36 @@ def due(ready: Workshop) -> Iterator[Workshop]:
     ready.gate.open()
 
 
-class TestExitCode:
-    """nox knows only 0 and 1; the script says what the step said.
+def typed(shop: Workshop, *words: str, **env: str) -> tuple[int, str]:
+    """Run the script, and return its exit code and what both its streams said."""
+    got = shop.run([SCRIPT, *words], **env)
+    return got.returncode, got.stdout + got.stderr
 
-    nox shows both streams of a step on its standard output.
-    """
+
+class TestExitCode:
+    """nox knows only 0 and 1; the script says what the step said."""
 
     @pytest.mark.parametrize("words", [("--jobs", "many"), ("--nonsense",)])
     def test_usage(self, ready: Workshop, words: tuple[str, ...]) -> None:
         """A wrong command line ends with 2, also where Invoke itself refuses it."""
-        got = ready.run([SCRIPT, *words])
-        assert got.returncode == 2, got.stdout
-        assert "hint: " in got.stdout and "Traceback" not in got.stdout
+        code, said = typed(ready, *words)
+        assert code == 2, said
+        assert "hint: " in said and "Traceback" not in said
 
     def test_cannot(self, ready: Workshop, tmp_path: Path) -> None:
         """A CUDA_HOME with CUDA 13 alone ends with 3, and says what to change."""
         home = fake_nvcc(tmp_path / "cuda", release="13.0", sms=(75, 80, 90, 100))
-        got = ready.run([SCRIPT], CUDA_HOME=str(home))
-        assert got.returncode == 3, got.stdout
-        assert "CUDA 13.0 cannot compile for sm_70" in got.stdout
-        assert "unset CUDA_HOME" in got.stdout
+        code, said = typed(ready, CUDA_HOME=str(home))
+        assert code == 3, said
+        assert "CUDA 13.0 cannot compile for sm_70" in said
+        assert "unset CUDA_HOME" in said
 
     def test_locked(self, ready: Workshop) -> None:
         """While somebody holds the lock the script ends with 4."""
         with BuildLock(ready.environment, None, "somebody's build"):
-            got = ready.run([SCRIPT])
-        assert got.returncode == 4, got.stdout
-        assert f"PID {os.getpid()} of " in got.stdout
+            code, said = typed(ready)
+        assert code == 4, said
+        assert f"PID {os.getpid()} of " in said
 
 
 class TestOnePid:
