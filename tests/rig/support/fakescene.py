@@ -21,6 +21,7 @@ from tools.rig.builds.candidates import Candidate
 from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.builds.verdicts import ImportVerdict, LibraryVerdict, VerifyReport
+from tools.rig.guard.scan import ScanResult, User
 from tools.rig.host.look import Checkout, Link
 from tools.rig.steps.build_tools import Tools
 from tools.rig.steps.git_safe import GitSafeResult
@@ -106,6 +107,7 @@ class Stage:
         self.pair_notes: tuple[str, ...] = ()
         self.safe = GitSafeResult(False, {"GIT_X": "1"}, "accepts it", ())
         self.made_notes: tuple[str, ...] = ()
+        self.users: tuple[User, ...] = ()
         self.breaks = ""
         self.error: BaseException = StepFailed("broken")
 
@@ -137,8 +139,12 @@ class Stage:
             raise self.error
         return answer
 
-    def _guard(self, console: Any, venv: Path, checkout: Path, **how: Any) -> None:
-        self._did("guard", None, (venv, checkout, how["force"]))
+    def _guard(
+        self, console: Any, venv: Path, checkout: Path, **how: Any
+    ) -> ScanResult:
+        seen = ScanResult(users=self.users)
+        answer: ScanResult = self._did("guard", seen, (venv, checkout, how["force"]))
+        return answer
 
     def _environment(self, plan: PlacePlan, console: Any, *, env: Any) -> Environment:
         site = plan.environment / "lib" / "python3.12" / "site-packages"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 import json
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from tools.rig.steps import (
     verify,
 )
 from tools.rig.steps.in_use import Report
+from tools.rig.steps.linked import Linked
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class Desk:
         self.console = Console(self.out, {})
         self.asked: dict[str, Any] = {}
         patch.setattr(commands.scenes, "find", self._find)
+        # what the checkout of these tests has at .venv is no part of them
+        self.linked: dict[Path, Linked] = {}
+        patch.setattr(commands.linked, "of", lambda at, *_: self.linked.get(at))
 
     def _find(self, console: Console, settings: Any, **how: Any) -> Any:
         self.asked = {"settings": settings, **how}
@@ -171,8 +175,63 @@ def test_in_use(desk: Desk, free: bool) -> None:
     assert desk.asked["lay_out"] is False and desk.asked["python"] is False
 
 
+def test_in_use_of_a_wheel(desk: Desk) -> None:
+    """The environment where our own .venv points is looked at too."""
+    other = desk.at.root.venvs / "rig-1"
+    other.mkdir(parents=True)
+    desk.linked[HERE] = Linked(other, HERE)
+    asked: list[tuple[Path, Path]] = []
+
+    def look(console: Any, place: Path, checkout: Path) -> Report:
+        asked.append((place, checkout))
+        holder = "somebody" if place == other else None
+        found = ScanResult((), (), 0, (), 0.1)
+        return Report(str(place), None, found, holder, None)  # type: ignore[arg-type]  # any holder
+
+    desk.put(in_use, "in_use", look)
+    got = commands.in_use(desk.console)
+    assert asked == [(other, HERE)] and got.exit_code == 4
+    desk.at.environment.mkdir(parents=True)
+    got = commands.in_use(desk.console)
+    assert asked[1:] == [(desk.at.environment, desk.at.checkout), (other, HERE)]
+    assert got.exit_code == 4 and got.to_json()["others"][0]["venv"] == str(other)
+    commands.in_use(desk.console, source=str(desk.at.checkout))
+
+
 class TestVerify:
     """``verify``."""
+
+    @pytest.mark.parametrize(
+        ("profile", "taken"), [("", True), ("v100-cu128", True), ("sample", False)]
+    )
+    def test_of_a_wheel(self, desk: Desk, profile: str, taken: bool) -> None:
+        """Where our own .venv points comes before the sample's environment."""
+        desk.at = replace(
+            desk.at,
+            is_sample=True,
+            settings=commands.settings_for({"profile": profile}, {}),
+        )
+        other = desk.at.root.venvs / "rig-1"
+        (other / "bin").mkdir(parents=True)
+        (other / "bin" / "python").touch()
+        _make_python(desk)
+        run = Record(desk.at.root, "invoke install-wheel")
+        run.update(environment=str(other), profile="v100-cu128")
+        desk.linked[HERE] = Linked(other, HERE)
+        desk.put(toolkit, "plan", chosen())
+        asked: dict[str, Any] = {}
+
+        def look(console: Any, **what: Any) -> Any:
+            asked.update(what)
+            return fakescene.report("ok")
+
+        desk.put(verify, "verify", look)
+        assert commands.verify(desk.console).exit_code == 0
+        if taken:
+            assert asked["python"] == other / "bin" / "python"
+            assert asked["profile"].name == "v100-cu128" and asked["checkout"] is None
+        else:
+            assert asked["python"] == desk.at.python
 
     def test_no_environment(self, desk: Desk) -> None:
         """Without an environment there is nothing to prove."""

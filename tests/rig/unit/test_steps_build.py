@@ -17,9 +17,16 @@ import pytest
 from tests.rig.support import fakemachine, fakescene
 from tests.rig.support.fakescene import Stage, scene
 from tools.rig.base.console import Console
-from tools.rig.base.errors import Interrupted, InUseError, StepFailed, UsageError
+from tools.rig.base.errors import (
+    CannotError,
+    Interrupted,
+    InUseError,
+    StepFailed,
+    UsageError,
+)
 from tools.rig.builds import record
 from tools.rig.guard.lock import BuildLock
+from tools.rig.guard.scan import User
 from tools.rig.steps import build as step
 from tools.rig.steps import from_wheel
 from tools.rig.steps.git_safe import GitSafeResult
@@ -66,6 +73,37 @@ class Play:
 def play(tmp_path: Path) -> Play:
     """Return a play below a fresh folder."""
     return Play(tmp_path)
+
+
+def test_read_only(tmp_path: Path) -> None:
+    """A checkout that cannot be written to is refused before anything is done."""
+    play = Play(tmp_path)
+    seen = replace(play.at.placing.facts.checkout, writable=False)
+    facts = replace(play.at.placing.facts, checkout=seen)
+    play.at = replace(play.at, placing=replace(play.at.placing, facts=facts))
+    with pytest.raises(CannotError, match="cannot be written to") as caught:
+        play.build()
+    assert "--source" in caught.value.hint
+    assert [name for name, _ in play.stage.calls] == ["git"]
+    assert not play.at.root.path.exists()
+
+
+@pytest.mark.parametrize("breaks", ["", "environment"])
+def test_forced(tmp_path: Path, breaks: str) -> None:
+    """Whom ONECAT_FORCE=1 overrode stands in the summary and in the record."""
+    play = Play(tmp_path)
+    play.at = scene(tmp_path, jobs=2, force=True)
+    play.stage = Stage(play.at)
+    play.stage.users = (User(87221, 1, "alice", "vllm serve"),)
+    play.stage.breaks = breaks
+    over = "ONECAT_FORCE=1 over PID 87221 vllm serve"
+    if breaks:
+        with pytest.raises(StepFailed):
+            play.build()
+    else:
+        play.build()
+        assert f"work-round   {over}" in play.out.getvalue()
+    assert over in play.last["notes"]
 
 
 class TestEditable:

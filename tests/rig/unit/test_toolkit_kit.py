@@ -68,6 +68,7 @@ class Machine:
         self.toolkits = tmp_path / "tool kits"
         self.uv: dict[str, Any] = {}
         self.uv_env: dict[str, str] = {}
+        self.uv_env: dict[str, str] = {}
         self.binutils = 0
 
     def register(self) -> None:
@@ -126,6 +127,14 @@ def machine(
 
     monkeypatch.setattr(toolkit_kit, "machine_archive", with_keys)
     return Machine(fp, tmp_path)
+
+
+def test_cache(machine: Machine) -> None:
+    """What uv keeps of the wheels stays below the state root."""
+    machine.register()
+    root = machine.provision().parent.parent
+    assert machine.uv_env["UV_CACHE_DIR"] == str(root / "cache" / "uv")
+    assert machine.uv_env["A"] == "1"
 
 
 def test_layout(machine: Machine) -> None:

@@ -9,6 +9,7 @@ then are the libraries put in place, by rename.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tools.rig.builds.plan import BuildPlan, Command
 from tools.rig.builds.progress import Progress
 from tools.rig.builds.verdicts import VerifyReport
 from tools.rig.steps import build_report, plan
-from tools.rig.steps.alone import alone
+from tools.rig.steps.alone import alone, need_writable
 from tools.rig.steps.build_tools import Tools
 from tools.rig.steps.git_safe import GitSafeResult
 from tools.rig.steps.recorded import Run
@@ -72,21 +73,31 @@ def build(
     names.check(found.checkout, found.root.path)
     use = use or Tools()
     use.need_git(found.env)
-    with alone(console, found, use.guard), Run(console, found.root) as run:
-        return Build(run, found, wheel_only, use).steps()
+    need_writable(found)
+    with alone(console, found, use.guard) as over, Run(console, found.root) as run:
+        # also when it fails, the record tells who was overridden
+        run.record.update(notes=over)
+        return Build(run, found, wheel_only, use, over).steps()
 
 
 class Build:
     """One run of ``build-sm70``; the methods are its steps, in order."""
 
-    def __init__(self, run: Run, found: Scene, wheel_only: bool, use: Tools) -> None:
+    def __init__(
+        self,
+        run: Run,
+        found: Scene,
+        wheel_only: bool,
+        use: Tools,
+        over: Sequence[str] = (),
+    ) -> None:
         self.use = use
         self.run = run
         self.console = run.console
         self.record = run.record
         self.scene = found
         self.wheel_only = wheel_only
-        self.work_rounds: list[str] = []
+        self.work_rounds: list[str] = [*over]
         self.env: dict[str, str] = dict(found.env)
         self.python_version = ""
         self.peaks = Peaks()

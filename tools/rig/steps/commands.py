@@ -13,8 +13,12 @@ from typing import Any
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode
 from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.builds import profile as profiles
 from tools.rig.builds import record, target
+from tools.rig.builds.profile import Profile
+from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
+from tools.rig.steps.linked import Linked
 from tools.rig.steps.scene import Scene, settings_for
 
 
@@ -134,8 +138,16 @@ def in_use(console: Console, **cli: str) -> Any:
     from tools.rig.steps import in_use as step
 
     found = _scene(console, cli, lay_out=False, python=False)
-    report = step.in_use(console, found.environment, found.checkout)
-    return Data(asdict(report), ExitCode.OK if report.free else ExitCode.IN_USE)
+    places = {found.environment: found.checkout}
+    for other in _linked(found):
+        places.setdefault(other.environment, other.checkout)
+    # one that is not there yet is not worth a word beside one that is
+    there = [place for place in places if place.exists()] or [found.environment]
+    reports = [step.in_use(console, place, places[place]) for place in there]
+    first, *others = reports
+    data = {**asdict(first), "others": [asdict(report) for report in others]}
+    free = all(report.free for report in reports)
+    return Data(data, ExitCode.OK if free else ExitCode.IN_USE)
 
 
 def verify(console: Console, **cli: str) -> Any:
@@ -144,19 +156,26 @@ def verify(console: Console, **cli: str) -> Any:
     from tools.rig.steps import verify as step
 
     found = _scene(console, cli, lay_out=False, python=False)
-    if not found.python.exists():
+    environment, profile = found.environment, found.profile
+    checkout: Path | None = found.checkout
+    other = _to_prove(found)
+    if other is not None:
+        environment, profile, checkout = *other, None
+        console.say(f"looking at {environment}, where .venv points")
+    python = environment / "bin" / "python"
+    if not python.exists():
         raise CannotError(
-            f"there is no environment at {found.environment}", hint="invoke build-sm70"
+            f"there is no environment at {environment}", hint="invoke build-sm70"
         )
-    pair = chain.plan(found.settings, found.profile, found.root, found.env)
+    pair = chain.plan(found.settings, profile, found.root, found.env)
     if pair.toolkit is None:
         raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
     report = step.verify(
         console,
-        python=found.python,
-        profile=found.profile,
+        python=python,
+        profile=profile,
         cuobjdump=pair.toolkit.cuobjdump,
-        checkout=found.checkout,
+        checkout=checkout,
     )
     if not report.ok:
         console.say(f"hint: {step.failure(report).hint}")
@@ -206,6 +225,32 @@ def _scene(
     console: Console, cli: dict[str, str], *, lay_out: bool = True, python: bool = True
 ) -> Scene:
     return scenes.find(console, settings_for(cli), lay_out=lay_out, python=python)
+
+
+def _linked(found: Scene) -> list[Linked]:
+    """Return the environments of ours that links of the checkouts point to."""
+    looked = [linked.of(found.checkout, found.placing.facts.checkout)]
+    if found.settings.source is None and found.checkout != target.HERE:
+        looked.append(linked.of(target.HERE))
+    return [other for other in looked if other is not None]
+
+
+def _to_prove(found: Scene) -> tuple[Path, Profile] | None:
+    """Return the environment that stands before the sample's, and its profile."""
+    if not found.is_sample or found.settings.source is not None:
+        return None
+    other = linked.of(target.HERE)
+    if other is None or other.environment == found.environment:
+        return None
+    its = other.profile()
+    if found.settings.profile is not None:
+        asked = profiles.load(found.settings.profile)
+        return (
+            (other.environment, asked)
+            if its is not None and its.project == asked.project
+            else None
+        )
+    return None if its is None else (other.environment, its)
 
 
 def _plain(result: Any) -> Data:

@@ -29,16 +29,19 @@ def install(
         When the wheel does not fit, lacks the card's code, or a step fails.
     """
     use = use or Tools()
-    with alone(console, found, use.guard), Run(console, found.root) as run:
-        return _steps(run, found, wheel, use)
+    with alone(console, found, use.guard) as over, Run(console, found.root) as run:
+        return _steps(run, found, wheel, use, over)
 
 
-def _steps(run: Run, found: Scene, wheel: Path, use: Tools) -> InstallResult:
+def _steps(
+    run: Run, found: Scene, wheel: Path, use: Tools, over: list[str]
+) -> InstallResult:
     console, root = run.console, found.root
     run.record.update(
         profile=found.profile.name,
         environment=str(found.environment),
         wheel=str(wheel),
+        notes=over,
     )
     with run.step("environment"):
         made = use.make_environment(found.placing, console, env=found.env)
@@ -60,7 +63,7 @@ def _steps(run: Run, found: Scene, wheel: Path, use: Tools) -> InstallResult:
         env=env,
         torch_backend=plan.torch_backend(found),
     )
-    notes = build_report.place_notes(found.placing, made)
+    notes = [*over, *build_report.place_notes(found.placing, made)]
     notes += build_report.chain_notes(chosen, pair, root.toolkits)
     run.done(version=result.version, notes=notes, verify=result.after.to_json())
     console.mark("ok", f"installed {result.project} {result.version}")
