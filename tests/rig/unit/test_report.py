@@ -249,6 +249,29 @@ class TestClosedOutput:
             assert run_command(lambda c: {}, as_json=True, console=console) == 1
         assert reports() == []
 
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_full(
+        self,
+        console: Console,
+        screen: io.StringIO,
+        monkeypatch: pytest.MonkeyPatch,
+        fails: bool,
+    ) -> None:
+        """A result that stdout does not take is a failure of the disk's, not ours."""
+
+        def body(console: Console) -> dict[str, Any]:
+            if fails:
+                raise CannotError("no place")
+            return {}
+
+        with Path("/dev/full").open("w") as out:
+            monkeypatch.setattr(sys, "stdout", out)
+            code = run_command(body, as_json=True, console=console)
+        assert code == (ExitCode.CANNOT if fails else ExitCode.FAILED)
+        said = "cannot write the result to stdout: No space left on device"
+        assert said in screen.getvalue()
+        assert reports() == []
+
     def test_another_pipe(self, console: Console, screen: io.StringIO) -> None:
         """A broken pipe to something else is a bug like any other."""
 

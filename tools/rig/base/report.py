@@ -79,8 +79,8 @@ def _ended(body: Callable[[Console], Any], console: Console, as_json: bool) -> i
         return _failed(exc, console, as_json)
     except KeyboardInterrupt:
         return _failed(Interrupted("interrupted"), console, as_json)
-    if as_json:
-        print_json(data)
+    if as_json and not _given(data, console):
+        return int(ExitCode.FAILED)
     return code
 
 
@@ -159,8 +159,24 @@ def _failed(exc: RigError, console: Console, as_json: bool) -> int:
             "details": exc.details,
             "code": int(exc.code),
         }
-        print_json({"error": error})
+        _given({"error": error}, console)
     return int(exc.code)
+
+
+def _given(data: Any, console: Console) -> bool:
+    """Print a document; say so where stdout does not take it, as on a full disk."""
+    try:
+        print_json(data)
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        # what is still buffered would fail again when Python ends
+        with contextlib.suppress(OSError, ValueError):
+            _to_nowhere(sys.stdout.fileno())
+        console.say(f"error: cannot write the result to stdout: {exc.strerror}")
+        console.say("hint: df -h, or write it to another place")
+        return False
+    return True
 
 
 def _crashed(exc: Exception) -> RigError:
@@ -234,10 +250,14 @@ def _nobody_reads() -> bool:
                 closed.append(stream.fileno())
     for fd in closed:
         # what is still buffered would fail again when Python ends
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, fd)
-        os.close(null)
+        _to_nowhere(fd)
     return bool(closed)
+
+
+def _to_nowhere(fd: int) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, fd)
+    os.close(null)
 
 
 def _end_ourselves() -> None:
