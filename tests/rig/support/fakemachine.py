@@ -150,13 +150,14 @@ def profile(name="v100-cu128", **changes):
     return replace(profiles.load(name), toolkit_parts="compiler", **changes)
 
 
-def facts(env=None, *, profile=None, settings=None, root=None, **changes):
+def facts(env=None, *, profile=None, settings=None, root=None, absent=False, **changes):
     """Return the facts of a healthy machine with `changes` to its probes."""
     return Facts(
         profile=profile or globals()["profile"](),
         settings=settings or globals()["settings"](),
         env={"PATH": "/usr/bin", "HOME": "/home/me", **(env or {})},
         source=SOURCE,
+        absent=absent,
         root=root,
         probes=probes(**changes),
     )

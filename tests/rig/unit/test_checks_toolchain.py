@@ -18,6 +18,41 @@ GIB = 1 << 30
 H200 = replace(fake.V100, name="H200", sm=90)
 
 
+class TestSettings:
+    """Variables of the user's that a build refuses."""
+
+    def test_nothing_set(self):
+        """Without variables there is nothing to refuse."""
+        found = toolchain.settings(fake.facts())
+        assert (found.status, found.detail) == ("ok", "none set")
+
+    def test_good_ones_are_named(self):
+        """What is set and will do is listed."""
+        found = toolchain.settings(fake.facts({"TORCH_CUDA_ARCH_LIST": "7.0;8.0"}))
+        assert (found.status, found.detail) == ("ok", "TORCH_CUDA_ARCH_LIST")
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("NVCC_CCBIN", "/nonexistent/g++"),
+            ("NVCC_PREPEND_FLAGS", "-ccbin /nonexistent"),
+            ("TORCH_CUDA_ARCH_LIST", "8.0"),
+            ("CUDA_HOME", "/nonexistent"),
+        ],
+    )
+    def test_what_a_build_refuses_fails_here(self, name, value):
+        """The doctor says no where the build would, with the same hint."""
+        found = toolchain.settings(fake.facts({name: value}))
+        assert found.status == "fail"
+        assert name in found.detail and f"unset {name}" in found.hint
+
+    def test_all_refusals_are_told(self):
+        """Two bad ones are told together."""
+        env = {"CUDA_HOME": "/nonexistent", "TORCH_CUDA_ARCH_LIST": "8.0"}
+        found = toolchain.settings(fake.facts(env))
+        assert all(name in found.detail for name in env)
+
+
 class TestSystem:
     """Distribution, glibc, kind of machine, shared memory."""
 

@@ -19,7 +19,7 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
 from tools.rig.builds import survey
 from tools.rig.builds.place import Environment
-from tools.rig.builds.profile import load
+from tools.rig.builds.profile import load, on_sample
 from tools.rig.builds.record import Record
 from tools.rig.builds.target import HERE, Target
 from tools.rig.guard.scan import ScanResult
@@ -301,8 +301,28 @@ class TestDoctor:
         desk.put(doctor, "doctor")
         got = commands.doctor(desk.console, ["git"], False, "", source="/fork")
         words = dict(got.words)
-        assert words == {"only": ["git"], "checkout": Path("/fork")}
+        want = {"only": ["git"], "checkout": Path("/fork"), "absent": False}
+        assert words == want
         assert got.args[2] is target.profile
+
+    @pytest.mark.parametrize(
+        ("named", "needs_torch", "said"),
+        [("", False, ""), ("sample", False, ""), ("v100-cu128", True, "no checkout")],
+    )
+    def test_without_checkout(
+        self, desk: Desk, named: str, needs_torch: bool, said: str
+    ) -> None:
+        """A real profile that is named is judged as it is, not as the sample."""
+        real = load(named or "sample")
+        sample = real if real.torch is None else on_sample(real)
+        desk.put(commands.target, "find", Target(None, sample))
+        desk.put(doctor, "doctor")
+        got = commands.doctor(desk.console, [], False, "", profile=named)
+        assert (got.args[2].torch is not None) == needs_torch
+        words = dict(got.words)
+        assert words == {"only": [], "checkout": HERE, "absent": True}
+        assert desk.out.getvalue().startswith(said)
+        assert bool(desk.out.getvalue()) == bool(said)
 
     def test_compare(self, desk: Desk, tmp_path: Path) -> None:
         """What differs from another host's report is the result."""

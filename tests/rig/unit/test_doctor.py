@@ -86,7 +86,10 @@ class TestDoctor:
             (["git"], ["git"]),
             (["git,uv"], ["uv", "git"]),
             (["network", "git"], ["git", "proxy"]),
-            (["toolchain"], ["toolkits", "toolkit", "compilers", "compiler"]),
+            (
+                ["toolchain"],
+                ["settings", "toolkits", "toolkit", "compilers", "compiler"],
+            ),
             (["python"], ["python"]),
             (["memory", "tmpdir"], ["memory", "tmpdir"]),
         ],

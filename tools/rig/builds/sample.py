@@ -24,6 +24,9 @@ TEMPLATES = Path(__file__).resolve().parents[1] / "sample_target"
 DEPENDENCY_URL = "https://github.com/1CatAI/rig-sample-dep.git"
 """What the sample's CMakeLists.txt clones; ``url.*.insteadOf`` points it elsewhere."""
 
+PROJECT = "rig-sample"
+"""The sample's name as a project."""
+
 _STAMP = "layout.json"
 _VERSION_TAG = "v0.1.0"
 _DEPENDENCY_TAG = "v1.0.0"

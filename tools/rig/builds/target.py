@@ -15,6 +15,7 @@ from tools.rig.base.errors import UsageError
 from tools.rig.base.state import checked_path
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.profile import Profile
+from tools.rig.builds.sample import PROJECT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -92,7 +93,7 @@ def find(settings: Settings, here: Path = HERE, cwd: Path | None = None) -> Targ
             if found is not None and found.project != "rig-sample":
                 return Target(checked_path(place), asked or found)
     sample = asked or profiles.load("sample")
-    if sample.project != "rig-sample":
+    if sample.project != PROJECT:
         # a profile of a real target proves its toolchain on the miniature
         sample = profiles.on_sample(sample)
     return Target(None, sample)

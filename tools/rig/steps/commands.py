@@ -55,8 +55,22 @@ def doctor(
         step.read_report(other)
     settings = settings_for(cli)
     found = target.find(settings)
+    profile = found.profile
+    if found.is_sample and settings.profile:
+        # the machine is judged for what was named, though only the sample is here
+        profile = profiles.load(settings.profile)
+    if profile.project != found.profile.project:
+        console.say(
+            f"no checkout of {profile.project} is here: judging this machine for "
+            f"{profile.name}; build and plan take the bundled sample"
+        )
     report = step.doctor(
-        console, settings, found.profile, only=only, checkout=found.path
+        console,
+        settings,
+        profile,
+        only=only,
+        checkout=found.path or target.HERE,
+        absent=found.is_sample,
     )
     if other is None:
         return report

@@ -80,6 +80,7 @@ def doctor(
     *,
     only: Sequence[str] = (),
     checkout: Path | None = None,
+    absent: bool = False,
     root: StateRoot | None = None,
     env: Mapping[str, str] | None = None,
     probes: Probes | None = None,
@@ -99,6 +100,9 @@ def doctor(
         of a check is that check alone, also where a topic is called the same.
     checkout
         What is to be built; the setting, or the current folder, when None.
+    absent
+        Whether that is not here: `checkout` is then the folder that the suite lies in,
+        and what is judged is the place where the sample, or a clone, would lie.
     root
         The folder for everything the suite makes, when it is chosen already.
     env
@@ -121,6 +125,7 @@ def doctor(
         settings=settings,
         env=dict(os.environ) if env is None else env,
         source=checkout or settings.source or Path.cwd(),
+        absent=absent,
         root=root,
         probes=probes or Probes(),
     )

@@ -76,7 +76,7 @@ def vllm_variables(facts: Facts) -> Outcome:
     data = {"set": given}
     if not given:
         return Outcome("ok", "none set", data=data)
-    known = set(_KNOWN.findall(facts.text(facts.source / "vllm" / "envs.py")))
+    known = set(_KNOWN.findall(facts.text("vllm/envs.py")))
     table = compat.obsolete_variables()
     dead = [k for k in given if (k not in known if known else k in table)]
     if not dead:

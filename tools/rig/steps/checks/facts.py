@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from tools.rig.base.config import Settings
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import place as places
+from tools.rig.builds import sample
 from tools.rig.builds.pair import PairPlan, choose, user_set
 from tools.rig.builds.place import PlaceFacts, PlacePlan
 from tools.rig.builds.private_apt import archive_owner
@@ -32,6 +33,7 @@ from tools.rig.host.memory import Cores, Memory
 from tools.rig.host.pci import PciCard
 from tools.rig.host.programs import Program
 from tools.rig.host.system import Distribution, Module
+from tools.rig.steps.checks.absent import below_root, checkout_below
 from tools.rig.steps.checks.probes import Probes, Question
 
 T = TypeVar("T")
@@ -52,6 +54,9 @@ class Facts:
         The environment that a build would start from.
     source
         The checkout to build.
+    absent
+        Whether that is not here. `source` is then the folder that the suite lies in,
+        which a build neither writes to nor minds the owner of.
     root
         The folder for everything the suite makes, when it is chosen already.
     probes
@@ -62,6 +67,7 @@ class Facts:
     settings: Settings
     env: Mapping[str, str]
     source: Path
+    absent: bool = False
     root: StateRoot | None = None
     probes: Probes = field(default_factory=Probes)
 
@@ -145,7 +151,7 @@ class Facts:
     @property
     def disks(self) -> PlaceFacts:
         """Checkout and candidate disks; measuring them takes a second or two."""
-        return self._once("disks", lambda: self.probes.disks(self._question))
+        return self._once("disks", self._look_at_disks)
 
     @property
     def survey(self) -> PlaceFacts:
@@ -156,13 +162,23 @@ class Facts:
     @property
     def place(self) -> PlacePlan:
         """Where the environment would go, exactly as the build chooses."""
-        need = self.profile.need_gib * GIB
-        return self._once("place", lambda: places.plan(self.survey, need), timed=False)
+        return self._once(
+            "place", lambda: places.plan(self.survey, self._need), timed=False
+        )
 
     @property
-    def environment(self) -> Path:
+    def environment(self) -> Path | None:
         """The Python environment of the checkout; it need not exist."""
-        return self.source / ".venv"
+        if not self.absent:
+            return self.source / ".venv"
+        if not (self.is_sample and self.state):
+            return None
+        return checkout_below(self.state.path) / ".venv"
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether the bundled miniature is to be built."""
+        return self.profile.project == sample.PROJECT
 
     @property
     def temp(self) -> Path:
@@ -178,8 +194,12 @@ class Facts:
         """Return what is known about the disk that holds `path`."""
         return self._once(f"disk {path}", partial(self.probes.disk, path))
 
-    def text(self, path: Path) -> str:
+    def text(self, name: str) -> str:
         """Return the text of a file of the checkout; empty where it cannot be read."""
+        if self.absent and not self.is_sample:
+            return ""
+        folder = sample.TEMPLATES / "project" if self.absent else self.source
+        path = folder / name
         probe = partial(self.probes.text, path)
         return self._once(f"text {path}", probe)[0] or ""
 
@@ -192,6 +212,25 @@ class Facts:
             self.env,
             # torch's extensions include Python.h; the sample does without
             need_headers=self.profile.torch is not None,
+        )
+
+    @property
+    def _need(self) -> int:
+        return self.profile.need_gib * GIB
+
+    def _look_at_disks(self) -> PlaceFacts:
+        seen = self.probes.disks(self._question)
+        if not self.absent:
+            return seen
+        return below_root(
+            seen, self._need, self._look_below if self.is_sample else None
+        )
+
+    def _look_below(self, checkout: Path, root: Path) -> PlaceFacts:
+        values = {**self.settings.values, "local_root": root}
+        settings = replace(self.settings, values=values)
+        return self.probes.disks(
+            replace(self._question, checkout=checkout, settings=settings)
         )
 
     def _find_state(self) -> StateRoot | None:

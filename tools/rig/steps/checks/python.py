@@ -88,8 +88,8 @@ def git(facts: Facts) -> Outcome:
 @check("cmake", "CMake", source="cmake --version; the target's pyproject.toml")
 def cmake(facts: Facts) -> Outcome:
     """Compare CMake with what the target asks for."""
-    asked = _CMAKE_WHEEL.findall(facts.text(facts.source / "pyproject.toml"))
-    asked += _CMAKE_MINIMUM.findall(facts.text(facts.source / "CMakeLists.txt"))
+    asked = _CMAKE_WHEEL.findall(facts.text("pyproject.toml"))
+    asked += _CMAKE_MINIMUM.findall(facts.text("CMakeLists.txt"))
     least = max(asked, key=compat.version, default="")
     here = facts.program("cmake")
     return _from_wheel(facts, here, "cmake", least)
@@ -107,7 +107,15 @@ def patch(facts: Facts) -> Outcome:
     here = facts.program("patch")
     if here:
         return _needed(here, "patch", "")
-    patches = any("PATCH_COMMAND" in facts.text(facts.source / f) for f in _PATCHING)
+    if facts.absent and not facts.is_sample:
+        package = compat.package("patch", facts.distribution.family)
+        return Outcome(
+            "unknown",
+            "not here, and without a checkout nothing says whether it is needed",
+            hint=f"install the package {package}",
+            data={"version": ""},
+        )
+    patches = any("PATCH_COMMAND" in facts.text(f) for f in _PATCHING)
     if not patches or facts.env.get("VLLM_FLASH_ATTN_SRC_DIR"):
         return Outcome("skip", "not here, and this target does not need it")
     package = compat.package("patch", facts.distribution.family)

@@ -15,6 +15,7 @@ from tools.rig.steps.checks.facts import GIB, Facts
 from tools.rig.steps.checks.registry import Outcome, check
 
 _FEW_INODES = 200_000
+_ABSENT = "no checkout is here; what is built lies beside the environment"
 
 
 @check("environment", "place for the environment", source="measured disks")
@@ -51,8 +52,8 @@ def space_cache(facts: Facts) -> Outcome:
 def space_build(facts: Facts) -> Outcome:
     """See that the checkout's disk has room for objects and fetched sources."""
     need = -(-facts.profile.need_gib // 6)
-    hint = f"df -h '{facts.source}'"
-    return _space(facts.disks.checkout_disk, need, hint)
+    disk = facts.disks.checkout_disk
+    return _space(disk, need, f"df -h '{disk.path}'")
 
 
 @check(
@@ -62,6 +63,8 @@ def space_build(facts: Facts) -> Outcome:
 )
 def checkout_disk(facts: Facts) -> Outcome:
     """Judge small-file operations where the checkout lies."""
+    if facts.absent:
+        return Outcome("skip", _ABSENT)
     try:
         disk = facts.disks.checkout_disk
     except Hung as exc:
@@ -95,6 +98,8 @@ def checkout_disk(facts: Facts) -> Outcome:
 @check("checkout-owner", "the checkout's owner", source="stat; git's ownership rule")
 def checkout_owner(facts: Facts) -> Outcome:
     """Compare the checkout's owner with the current user, as git does."""
+    if facts.absent:
+        return Outcome("skip", _ABSENT)
     owner, me = facts.disks.checkout.owner, facts.disks.uid
     data = {"foreign": owner != me}
     if owner == me:

@@ -4,10 +4,42 @@
 
 from __future__ import annotations
 
+from tools.rig.base.errors import RigError
+from tools.rig.builds.environment import arch_list
 from tools.rig.builds.pair import toolkit_refusal
 from tools.rig.host import compat, compilers
 from tools.rig.steps.checks.facts import Facts
 from tools.rig.steps.checks.registry import Outcome, check
+from tools.rig.steps.toolkit import check_user_settings
+
+_VARIABLES = (
+    "CUDA_HOME",
+    "NVCC_CCBIN",
+    "CUDAHOSTCXX",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "TORCH_CUDA_ARCH_LIST",
+)
+
+
+@check("settings", "toolchain variables", source="what a build itself refuses")
+def settings(facts: Facts) -> Outcome:
+    """See that a build would not refuse what the user's own variables name."""
+    given = [name for name in _VARIABLES if facts.env.get(name)]
+    data = {"set": given}
+    refused = []
+    for ask in (
+        lambda: check_user_settings(facts.env),
+        lambda: arch_list(facts.env, facts.profile),
+    ):
+        try:
+            ask()
+        except RigError as exc:
+            refused.append(exc)
+    if refused:
+        detail = "; ".join(exc.what for exc in refused)
+        return Outcome("fail", detail, hint=refused[0].hint, data=data)
+    return Outcome("ok", ", ".join(given) or "none set", data=data)
 
 
 @check(
