@@ -16,6 +16,7 @@ import pytest
 from tests.rig.support import disks
 from tests.rig.support.nobody import NOBODY
 from tests.rig.support.workshop import Workshop, copy_of, executed, settings_file
+from tools.rig.steps.trees import LINK_PLACES, link_for
 
 pytestmark = pytest.mark.real
 
@@ -51,6 +52,10 @@ def odd(shop: Workshop) -> Iterator[Built]:
     assert made.got.returncode == 0, made.got.stderr
     yield made
     shutil.rmtree(folder)
+    for link in (link_for(folder, place).parent for place in LINK_PLACES):
+        for path in link.glob("*"):
+            if path.is_symlink() and os.readlink(path).startswith(str(folder)):
+                path.unlink()
 
 
 class TestOddPlace:
