@@ -135,6 +135,8 @@ def probes(**changes):
         "cudnn": lambda env, environment: [],
         "disk": lambda path: disk(path),
         "text": lambda path: (None, ""),
+        "mirrors": lambda distribution: ["http://mirror.invalid/debian"],
+        "reach": lambda url: "",
         **changes,
     }
     return Probes(**values)

@@ -85,7 +85,8 @@ class TestDoctor:
         [
             (["git"], ["git"]),
             (["git,uv"], ["uv", "git"]),
-            (["network", "git"], ["git", "proxy"]),
+            (["network", "git"], ["git", "network"]),
+            (["proxy,git"], ["git", "proxy"]),
             (
                 ["toolchain"],
                 ["settings", "toolkits", "toolkit", "compilers", "compiler"],

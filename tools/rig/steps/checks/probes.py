@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base.config import Settings
+from tools.rig.base.run import run
+from tools.rig.builds import apt_sources
 from tools.rig.builds import survey as surveys
 from tools.rig.builds.compiler_kit import brought
 from tools.rig.builds.place import PlaceFacts
@@ -16,7 +18,7 @@ from tools.rig.builds.private_apt import have_dpkg
 from tools.rig.builds.survey import Seams
 from tools.rig.builds.toolkit_kit import Recipe, recipes
 from tools.rig.host import compilers as host_compilers
-from tools.rig.host import cuda, gpu, loader, look, pci, programs, system
+from tools.rig.host import cuda, gpu, loader, look, pci, programs, reach, system
 from tools.rig.host import memory as host_memory
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
@@ -74,6 +76,15 @@ def root_chosen_before(env: Environ) -> Path | None:
     return surveys.remembered_root(surveys.remembered_file(env))[0]
 
 
+def apt_mirrors(distribution: str) -> list[str]:
+    """Return the servers that apt connects to: none where it has a proxy of its own."""
+    proxy = run(["apt-config", "shell", "P", "Acquire::http::Proxy"], timeout=10)
+    if proxy.ok and proxy.out.strip():
+        return []
+    found = apt_sources.mirrors(apt_sources.read(), distribution)
+    return [source.uri for source in found]
+
+
 def look_at_disk(path: Path) -> Disk:
     """Look at a disk through a child that can be left behind when it hangs."""
     return look.disk(path, measure_s=0)
@@ -107,3 +118,5 @@ class Probes:
     cudnn: Callable[[Environ, Path | None], list[Cudnn]] = loader.cudnn
     disk: Callable[[Path], Disk] = look_at_disk
     text: Callable[[Path], tuple[str | None, str]] = look.text
+    mirrors: Callable[[str], list[str]] = apt_mirrors
+    reach: Callable[[str], str] = reach.problem
