@@ -86,7 +86,7 @@ class TestThisMachine:
         """Without driver and card every check about them is skipped, none fails."""
         if gpu.read().state != "absent" or pci.nvidia_cards():
             pytest.skip("this machine has a driver or a card")
-        report, _ = examine(checkout, only=["driver"])
+        report, _ = examine(checkout, only=["gpus,driver,nvlink"])
         found = by_id(report)
         assert found["gpus"].status == "skip"
         assert found["driver"].status == "skip"
@@ -98,7 +98,7 @@ class TestThisMachine:
         seen = gpu.read()
         if seen.state != "present":
             pytest.skip(f"no driver here: {seen.reason}")
-        found = by_id(examine(checkout, only=["driver", "toolchain"])[0])
+        found = by_id(examine(checkout, only=["gpus,volta-driver,nvlink"])[0])
         assert found["gpus"].data["cards"][0]["name"] == seen.cards[0].name
         assert found["volta-driver"].data["branch"] == int(seen.driver.split(".")[0])
         if len(seen.cards) > 1:
