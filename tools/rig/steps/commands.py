@@ -54,7 +54,7 @@ def doctor(
         # a wrong name is told before minutes of looking, not after
         step.read_report(other)
     settings = settings_for(cli)
-    found = target.find(settings)
+    found = target.find_here(settings)
     profile = found.profile
     if found.is_sample and settings.profile:
         # the machine is judged for what was named, though only the sample is here
