@@ -360,6 +360,11 @@ class TestRefused:
 class TestFromWheel:
     """A downloaded wheel on the road of a build."""
 
+    @pytest.fixture(autouse=True)
+    def uv_is_here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let uv be found, wherever these tests run."""
+        monkeypatch.setattr(from_wheel.uv, "program", lambda env: Path("/tools/uv"))
+
     def test_order(self, play: Play, tmp_path: Path) -> None:
         """Guard, environment and toolchain come first; the record says what it was."""
         wheel = fakescene.make_wheel(tmp_path)
