@@ -27,7 +27,7 @@ NAS = Mount(Path("/nas"), "nfs4", "srv:/export", "rw", "0:50")
 PY312 = Python(Path("/usr/bin/python3.12"), "3.12.3", "PATH")
 
 
-def disk(path: str = "/home/me/root", **more: Any) -> Disk:
+def disk(path: str = "/home/me/state", **more: Any) -> Disk:
     """Return a good place; `more` spoils it."""
     good: dict[str, Any] = {
         "mount": HOME,
@@ -40,7 +40,7 @@ def disk(path: str = "/home/me/root", **more: Any) -> Disk:
     return Disk(Path(path), Path(path), **{**good, **more})
 
 
-def candidate(root: str = "/home/me/root", chosen: bool = False, **more: Any) -> Any:
+def candidate(root: str = "/home/me/state", chosen: bool = False, **more: Any) -> Any:
     """Return a candidate on such a disk."""
     venv = more.pop("venv", "absent")
     version = more.pop("version", "")
@@ -134,14 +134,14 @@ class TestPlan:
         """Places are tried in order, refused ones keep their reason."""
         bad = candidate("/nas/root", mount=NAS, chosen=True)
         got = place.plan(facts(bad, candidate(), candidate("/other")))
-        assert got.root.path == Path("/home/me/root") and not got.chosen
-        assert got.environment == Path("/home/me/root/venvs/it-s-12345678")
-        assert got.deps == Path("/home/me/root/deps/it-s-12345678")
+        assert got.root.path == Path("/home/me/state") and not got.chosen
+        assert got.environment == Path("/home/me/state/venvs/it-s-12345678")
+        assert got.deps == Path("/home/me/state/deps/it-s-12345678")
         assert got.link == Path("/src/it's/.venv") and got.link_action == "make"
         assert [bool(v.reason) for v in got.verdicts] == [True, False]
         lines = got.lines()
         assert lines[0].startswith("not /nas/root (test): nfs4 from srv:/export is")
-        assert "root: /home/me/root (test)" in lines
+        assert "root: /home/me/state (test)" in lines
         made = "is made with Python 3.12.3 (/usr/bin/python3.12)"
         assert f"environment: {got.environment} {made}" in lines
         assert f"link: /src/it's/.venv -> {got.environment}" in lines
@@ -172,7 +172,11 @@ class TestPlan:
     @pytest.mark.parametrize(
         ("link", "action", "note"),
         [
-            (Link("link", "x", "/home/me/root/venvs/it-s-12345678", False), "keep", ""),
+            (
+                Link("link", "x", "/home/me/state/venvs/it-s-12345678", False),
+                "keep",
+                "",
+            ),
             (
                 Link("link", "/other", "/other", True),
                 "leave",

@@ -78,7 +78,7 @@ READABLE = [
     "for (auto token : tokens)",
     "if (token == other12)",
     "lexer::token::type",
-    "HF_TOKEN_PATH=/root/.cache/token",
+    "HF_TOKEN_PATH=/home/me/.cache/token",
     "--ssl-keyfile /etc/key.pem",
     "cache_key=3",
     "public_key=abc",

@@ -174,7 +174,7 @@ class TestEditable:
         play.at = scene(tmp_path, survey=fakescene.slow_checkout(), jobs=2)
         play.stage = Stage(play.at)
         play.stage.made_notes = ("Python 3.11 instead of 3.12",)
-        kit = fakemachine.toolkit(origin="provisioned", root="/root/toolkits/x")
+        kit = fakemachine.toolkit(origin="provisioned", root="/state/toolkits/x")
         gxx = fakemachine.compiler(path=str(play.at.root.toolkits / "gcc/bin/g++"))
         play.stage.chosen = replace(play.stage.chosen, toolkit=kit, compiler=gxx)
         play.stage.safe = GitSafeResult(True, {}, "trusts it", ("X",), True)
@@ -182,7 +182,7 @@ class TestEditable:
         assert len(notes) == 5
         assert notes[0] == "Python 3.11 instead of 3.12"
         assert "the checkout's own disk is slow" in notes[1]
-        assert notes[2].startswith("CUDA 12.4.131 from /root/toolkits/x")
+        assert notes[2].startswith("CUDA 12.4.131 from /state/toolkits/x")
         assert notes[3].startswith("g++ 12.2") and notes[4] == "git: trusts it"
 
     def test_moved_folders(self, play: Play) -> None:

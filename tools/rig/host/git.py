@@ -52,7 +52,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Value:
-    """One value of a setting, and where it comes from (``file:/root/.gitconfig``)."""
+    """One value of a setting, and where it comes from (``file:~/.gitconfig``)."""
 
     origin: str
     value: str
