@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""A line as its program wrote it: without what terminals and collectors put round it.
+
+Journals, container runtimes, CI systems, process groups and vLLM's own logger each put
+something in front of a line, often several of them; pip and uv draw frames. All of it
+is taken off, and who wrote the line is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import regex as re
+
+LIMIT = 4000
+"""Characters of a line that are looked at: echoed link commands are very long."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cleaned line.
+
+    ``number`` counts from 1. ``source`` is the process that wrote it as its prefix
+    says (``Worker_TP0 pid=12``), else empty. ``depth`` orders processes: 0 a worker or
+    an ordinary program, 1 an engine, 2 an API server. ``indent`` is the number of
+    columns in front of the text; a line that goes on from the last one has some.
+    """
+
+    number: int
+    text: str
+    source: str = ""
+    depth: int = 0
+    indent: int = 0
+    width: int = 0
+
+
+def clean(number: int, raw: str) -> list[Line]:
+    """Return what a raw line says: one line, or several that overwrote each other."""
+    text = raw.rstrip("\r\n")
+    if text.startswith('{"log":'):
+        text = _docker_json(text)
+    if "\x1b" in text or "\x00" in text or "\x08" in text:
+        text = _PAINT.sub("", text)
+    if len(text) > LIMIT:
+        text = f"{text[: LIMIT // 2]} ... {text[-LIMIT // 2 :]}"
+    if "\r" not in text:
+        return [_one(number, text)]
+    return [_one(number, part) for part in text.split("\r") if part.strip()]
+
+
+def _docker_json(text: str) -> str:
+    try:
+        inner = json.loads(text).get("log", text)
+    except (ValueError, AttributeError):
+        return text
+    return inner.rstrip("\r\n") if isinstance(inner, str) else text
+
+
+def _one(number: int, text: str) -> Line:
+    width = len(text)
+    source = ""
+    for _ in range(_LAYERS):
+        found = _PREFIX.match(text)
+        if found is None:
+            break
+        if found["process"]:
+            source = found["process"]
+        text = text[found.end() :]
+    bare = _FRAME.sub("", text)
+    indent = len(text) - len(bare)
+    if not bare.isascii():
+        bare = bare.translate(_QUOTES)
+        for foreign, english in _FOREIGN:
+            bare = bare.replace(foreign, english)
+    return Line(number, bare.rstrip(), source, _depth(source), indent, width)
+
+
+def _depth(source: str) -> int:
+    name = source.lower()
+    if not name or "worker" in name or name.startswith("rank"):
+        return 0
+    return 1 if "engine" in name else 2
+
+
+_PAINT = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x08]"
+)
+
+_LAYERS = 8
+"""Prefixes that may stand in front of each other: journal, container, worker, ..."""
+
+_ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+
+_PREFIX = re.compile(
+    r"(?:"
+    # time stamps: CI systems, containers, journalctl -o short-iso, Python's logging
+    rf"\[?{_ISO}\]?(?: ?[-|:] |\s+|$)"
+    # syslog and the journal: date, host, unit or kernel
+    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ [^\s:\[\]]{{1,60}}(?:\[\d+\])?: "
+    r"|[\w.-]{1,64} (?:kernel|[\w@.\\:/-]{1,60}\[\d+\]): "
+    r"|(?:kernel|(?:python3?|bash|sh|vllm|docker|systemd|podman)\[\d+\]): "
+    # the kernel's ring buffer
+    rf"|(?:<\d>)?\[\s{{0,8}}\d+\.\d+\](?:\[ ?T\d+\])? |\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
+    # container runtimes, compose, image builds, CI
+    r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?(?=\S)"
+    r"|##\[(?:error|warning|debug|group)\]|nox > |\+\d\d:\d\d:\d\d "
+    # who of several processes wrote it
+    r"|\((?P<process>[A-Za-z_][\w.:-]{0,60}(?: [\w]+=[\w.:-]+|, [\w]+=[\w.:-]+){0,4}"
+    r"(?: pid=\d+)?)\)(?: |$)(?<=pid=\d{1,10}\) ?|rank=\d{1,5}\) ?|ip=[\d.]{1,40}\) ?)"
+    r"|\[(?P<process>(?:rank|default)\d+)\]: ?|\[\d+,\d+\]<std(?:err|out)>: ?"
+    # vLLM's own logger
+    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
+    r"(?:\[[^\]\s]{1,80}:\d+\](?: |$)|[\w./-]{1,80}:\d+\](?: |$))"
+    r")"
+)
+
+_FRAME = re.compile(r"^(?:[\s│├└╰╭╯╮┃▶]|─+[▶>]|\| +|\+-[+-]+ ?|> )+")
+
+_QUOTES = str.maketrans(
+    {**dict.fromkeys("‘’‚‛“”„«»‹›´「」", "'"), "\u00a0": " ", "\u202f": " "}
+)
+
+_FOREIGN = (
+    # compilers and make, then the C library's messages, as their own translations say
+    ("致命错误：", "fatal error: "),
+    ("错误：", "error: "),
+    ("错误 ", "Error "),
+    ("警告：", "warning: "),
+    ("附注：", "note: "),
+    ("对'", "undefined reference to '"),
+    ("没有那个文件或目录", "No such file or directory"),
+    ("设备上没有空间", "No space left on device"),
+    ("权限不够", "Permission denied"),
+    ("无法分配内存", "Cannot allocate memory"),
+    ("已杀死", "Killed"),
+    ("设备或资源忙", "Device or resource busy"),
+    ("文本文件忙", "Text file busy"),
+    ("只读文件系统", "Read-only file system"),
+    ("schwerwiegender Fehler: ", "fatal error: "),
+    ("Datei oder Verzeichnis nicht gefunden", "No such file or directory"),
+    ("Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No space left on device"),
+)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Which match is the root cause, what follows from it, and what is harmless.
+
+The order is general: specific beats general; a worker's line beats the engine's, which
+beats the API server's; then the earlier line beats the later one. What was followed by
+success is no cause.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tools.rig.diagnose.clean import Line
+from tools.rig.diagnose.entries import Phase, Role
+from tools.rig.diagnose.first_error import Rank, rank_of
+from tools.rig.diagnose.match import Hit, Read
+from tools.rig.diagnose.outcomes import success_of
+
+TELLING = 8
+"""Lines that are shown of a log that is not recognised."""
+
+
+class Verdict(str, enum.Enum):
+    """What a log says as a whole."""
+
+    FAILURE = "failure"
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One entry that matched, with its part in the story; its first line stands for it."""
+
+    hit: Hit
+    role: Role
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict, the findings with the root cause first, and, where nothing was
+    recognised, the lines that tell most.
+    """
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    telling: tuple[Line, ...] = ()
+
+
+def judge(log: Read) -> Judgement:
+    """Return what a log says."""
+    claimed = _claims(log.hits)
+    ends = _Ends(log, claimed)
+    groups: dict[str, list[Hit]] = {}
+    for hit in log.hits:
+        if hit.entry.role is not Role.HARMLESS and _excused(hit, claimed):
+            continue
+        if hit.entry.role is not Role.HARMLESS and ends.survived(hit):
+            continue
+        groups.setdefault(hit.entry.id, []).append(hit)
+    firsts = [(_first(hits), len(hits)) for hits in groups.values()]
+    causes = [pair for pair in firsts if pair[0].entry.role is Role.CAUSE]
+    others = [pair for pair in firsts if pair[0].entry.role is not Role.CAUSE]
+    findings = [*_ordered_causes(causes)]
+    others.sort(key=lambda pair: pair[0].line.number)
+    for role in (Role.CONSEQUENCE, Role.HARMLESS):
+        findings += [
+            Finding(hit, role, times) for hit, times in others if hit.entry.role is role
+        ]
+    findings.sort(key=lambda one: list(Role).index(one.role))
+    if causes:
+        return Judgement(Verdict.FAILURE, tuple(findings))
+    telling = ends.unexplained()
+    if telling or any(one.role is Role.CONSEQUENCE for one in findings):
+        return Judgement(Verdict.UNKNOWN, tuple(findings), telling)
+    return Judgement(Verdict.HEALTHY, tuple(findings))
+
+
+def _ordered_causes(causes: Sequence[tuple[Hit, int]]) -> list[Finding]:
+    """Return the root cause, then what else went wrong by itself, then the rest."""
+    beaten = {name for hit, _ in causes for name in hit.entry.beats}
+    order = sorted(
+        causes,
+        key=lambda pair: (
+            pair[0].entry.id in beaten,
+            pair[0].entry.general,
+            pair[0].line.depth,
+            pair[0].line.number,
+        ),
+    )
+    out: list[Finding] = []
+    for hit, times in order:
+        root = out[0].hit if out else None
+        follows = root is not None and (
+            hit.entry.general
+            or hit.entry.id in beaten
+            or hit.entry.phase > root.entry.phase
+        )
+        out.append(Finding(hit, Role.CONSEQUENCE if follows else Role.CAUSE, times))
+    return out
+
+
+def _first(hits: Sequence[Hit]) -> Hit:
+    return min(hits, key=lambda hit: (hit.line.depth, hit.line.number))
+
+
+def _claims(hits: Iterable[Hit]) -> dict[int, set[str]]:
+    """Return by line number the harmless entries that claim it."""
+    claims: dict[int, set[str]] = {}
+    for hit in hits:
+        if hit.entry.role is Role.HARMLESS:
+            claims.setdefault(hit.line.number, set()).add(hit.entry.id)
+    return claims
+
+
+def _excused(hit: Hit, claimed: dict[int, set[str]]) -> bool:
+    """Whether an entry that knows better says that this line is harmless."""
+    claims = claimed.get(hit.line.number, set())
+    return bool(claims - hit.entry.beats)
+
+
+class _Ends:
+    """How things ended in a log, line by line."""
+
+    def __init__(self, log: Read, claimed: dict[int, set[str]]) -> None:
+        self._lines = log.lines
+        self._claimed = claimed
+        self._successes = [
+            (line.number, phase)
+            for line in log.lines
+            if (phase := success_of(line.text)) is not None
+        ]
+        self._failures = [
+            hit.line.number
+            for hit in log.hits
+            if hit.entry.role is Role.CONSEQUENCE and not _excused(hit, claimed)
+        ]
+
+    def survived(self, hit: Hit) -> bool:
+        """Whether the same thing succeeded later, and nothing failed in between."""
+        if hit.entry.silent:
+            return False
+        if hit.entry.role is Role.CONSEQUENCE:
+            return self._passed(hit.line.number, hit.entry.phase, failed=False)
+        return self._passed(hit.line.number, hit.entry.phase, failed=True)
+
+    def _passed(self, number: int, phase: Phase, *, failed: bool) -> bool:
+        for success, reached in self._successes:
+            if success > number and reached >= phase:
+                return not failed or not any(
+                    number < failure < success for failure in self._failures
+                )
+        return False
+
+    def unexplained(self) -> tuple[Line, ...]:
+        """Return the lines that report a failure which nothing excuses."""
+        ranked: list[tuple[Rank, Line]] = []
+        for line in self._lines:
+            rank = rank_of(line.text)
+            if rank is None or line.number in self._claimed:
+                continue
+            if not self._passed(line.number, Phase.ENVIRONMENT, failed=True):
+                ranked.append((rank, line))
+        ranked.sort(key=lambda pair: (pair[0], pair[1].number))
+        return tuple(line for _, line in ranked[:TELLING])

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Where the entries of the catalogue match in a log."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import regex as re
+
+from tools.rig.diagnose.clean import Line, clean
+from tools.rig.diagnose.entries import Context, Entry, Match
+from tools.rig.diagnose.excerpt import Excerpt, Finder
+from tools.rig.diagnose.outcomes import SUCCESS_NEEDLES
+
+PATIENCE = 0.25
+"""Seconds that one pattern may take on one line; it is passed over then."""
+
+JOINED = 6
+"""Lines that are joined at most to undo a terminal's or a program's wrapping."""
+
+_NARROW = 58
+"""Columns: a shorter line is not full, so the next one does not go on from it."""
+
+REPEATS = 64
+"""Matches of one entry that are kept."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One entry's match.
+
+    ``line`` is the cleaned decisive line; ``groups`` are the named groups of the
+    pattern, for filling in words.
+    """
+
+    entry: Entry
+    line: Line
+    groups: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A log as the matcher saw it: all cleaned lines that were kept, and the matches.
+
+    ``total`` is the number of lines of the whole log.
+    """
+
+    lines: tuple[Line, ...]
+    hits: tuple[Hit, ...]
+    total: int
+
+
+class Matcher:
+    """Matches a catalogue against logs.
+
+    Parameters
+    ----------
+    entries
+        The catalogue.
+    """
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self._by_needle: dict[str, list[tuple[Entry, Match]]] = defaultdict(list)
+        needles: set[str] = set(SUCCESS_NEEDLES)
+        for entry in entries:
+            for match in entry.matches:
+                for needle in match.needles:
+                    self._by_needle[needle].append((entry, match))
+                needles.update(match.needles)
+                for context in (*match.needs, *match.unless):
+                    needles.update(context.needles)
+        self.finder = Finder(needles)
+
+    def read(self, blocks: Iterable[bytes]) -> Read:
+        """Read a log that comes in blocks of whole lines."""
+        return self.match(self.finder.excerpt(blocks))
+
+    def match(self, excerpt: Excerpt) -> Read:
+        """Return where the entries match in what was kept of a log."""
+        stretches = [
+            _Stretch([c for n, raw in enumerate(raws, first) for c in clean(n, raw)])
+            for first, raws in excerpt.stretches
+        ]
+        log = _Log(stretches)
+        hits: list[Hit] = []
+        for stretch in stretches:
+            hits += self._in_stretch(stretch, log)
+        lines = tuple(line for stretch in stretches for line in stretch.lines)
+        hits.sort(key=lambda hit: hit.line.number)
+        return Read(lines, tuple(hits), excerpt.lines)
+
+    def _in_stretch(self, stretch: _Stretch, log: _Log) -> Iterator[Hit]:
+        seen: set[tuple[str, int]] = set()
+        often: dict[str, int] = defaultdict(int)
+        for index in range(len(stretch.lines)):
+            for text, parts in stretch.readings(index):
+                for entry, match in self._worth(text):
+                    if often[entry.id] >= REPEATS:
+                        continue
+                    found = _search(match.pattern, text)
+                    if found is None:
+                        continue
+                    where = _decisive(found.span(), parts)
+                    if any((entry.id, part) in seen for _, part in parts):
+                        continue
+                    if not _in_context(match, stretch, where, log):
+                        continue
+                    seen.add((entry.id, where))
+                    often[entry.id] += 1
+                    groups = {k: v for k, v in found.groupdict().items() if v}
+                    yield Hit(entry, stretch.lines[where], groups)
+
+    def _worth(self, text: str) -> list[tuple[Entry, Match]]:
+        worth: dict[int, tuple[Entry, Match]] = {}
+        for needle in sorted(self.finder.found_in(text)):
+            for pair in self._by_needle.get(needle, ()):
+                worth[id(pair[1])] = pair
+        return list(worth.values())
+
+
+@dataclass
+class _Stretch:
+    """Neighbouring lines."""
+
+    lines: list[Line]
+    widest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.widest = max((line.width for line in self.lines), default=0)
+
+    def readings(self, index: int) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+        """Yield a line as it is, then joined with those that go on from it.
+
+        With each text come the offsets at which lines begin in it, and their indexes.
+        """
+        first = self.lines[index]
+        yield first.text, [(0, index)]
+        parts = [index]
+        for follower in range(index + 1, min(index + 4 * JOINED, len(self.lines))):
+            line = self.lines[follower]
+            if line.source != first.source:
+                # another process wrote between two lines of this one
+                continue
+            before = self.lines[parts[-1]]
+            goes_on = line.indent > 0 or before.width >= _NARROW
+            if not line.text or not goes_on or len(parts) == JOINED:
+                break
+            parts.append(follower)
+        if len(parts) == 1:
+            return
+        yield self._joined(parts, " ")
+        if first.width == self.widest >= _NARROW:
+            # a terminal breaks a line at its width, in the middle of a word
+            yield self._joined(parts, "")
+
+    def _joined(
+        self, parts: list[int], between: str
+    ) -> tuple[str, list[tuple[int, int]]]:
+        text, places = "", list[tuple[int, int]]()
+        for part in parts:
+            if text:
+                text += between
+            places.append((len(text), part))
+            text += self.lines[part].text
+        return text, places
+
+    @functools.cached_property
+    def whole(self) -> list[str]:
+        """Every line's text."""
+        return [line.text for line in self.lines]
+
+
+@dataclass(frozen=True)
+class _Log:
+    stretches: list[_Stretch]
+
+    def anywhere(self, context: Context) -> bool:
+        """Whether the context matches on any line that was kept."""
+        return any(
+            _search(context.pattern, text) is not None
+            for stretch in self.stretches
+            for text in stretch.whole
+            if any(needle in text.lower() for needle in context.needles)
+        )
+
+
+def _in_context(match: Match, stretch: _Stretch, index: int, log: _Log) -> bool:
+    return all(_near(need, stretch, index, log) for need in match.needs) and not any(
+        _near(bar, stretch, index, log) for bar in match.unless
+    )
+
+
+def _near(context: Context, stretch: _Stretch, index: int, log: _Log) -> bool:
+    if context.where == "anywhere":
+        return log.anywhere(context)
+    start, end = max(0, index - context.span), index + context.span + 1
+    if context.where == "before":
+        end = index
+    elif context.where == "after":
+        start = index + 1
+    texts = stretch.whole[start:end]
+    if any(_search(context.pattern, text) is not None for text in texts):
+        return True
+    # it may be wrapped there
+    return _search(context.pattern, " ".join(texts)) is not None
+
+
+def _search(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    try:
+        return pattern.search(text, timeout=PATIENCE)
+    except TimeoutError:
+        return None
+
+
+def _decisive(span: tuple[int, int], parts: list[tuple[int, int]]) -> int:
+    """Return the index of the line that holds most of a match."""
+    ends = [start for start, _ in parts[1:]] + [span[1] + 1]
+    overlaps = [
+        (min(span[1], end) - max(span[0], start), -place)
+        for (start, place), end in zip(parts, ends, strict=True)
+    ]
+    return -max(overlaps)[1]
