@@ -32,6 +32,7 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
     """Let an unknown task or flag end with the code for wrong usage; Invoke says 1."""
 
     def parse_tasks(program: Program) -> None:
+        program.core.unparsed = _logs_as_flags(program.core.unparsed)
         try:
             parse(program)
         except ParseError as exc:
@@ -42,6 +43,23 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
             raise Exit(message, code=2) from exc
 
     return parse_tasks
+
+
+def _logs_as_flags(words: list[str]) -> list[str]:
+    """Turn the words behind ``diagnose`` into flags: Invoke has no lists of words.
+
+    A single ``-``, which Invoke would take for a flag, is standard input.
+    """
+    if diagnose.name not in words:
+        return words
+    behind = words.index(diagnose.name) + 1
+    out = words[:behind]
+    value_of_flag = False
+    for word in words[behind:]:
+        is_flag = word.startswith("-") and word != "-"
+        out.append(word if is_flag or value_of_flag else f"--log={word}")
+        value_of_flag = word in ("--lang", "-a", "--log", "-l")
+    return out
 
 
 def _do(body: Callable[[Any], Any], as_json: bool = False) -> None:
@@ -219,6 +237,21 @@ def builds(c: Context, json: bool = False) -> None:
     _do(lambda console: commands.builds(console), json)
 
 
+@task(
+    iterable=["log"],
+    help=_help(
+        "json",
+        log="a log, or - for standard input (default: the last failed build's)",
+        lang="en or zh (default: the locale's)",
+    ),
+)
+def diagnose(c: Context, log: list[str], lang: str = "", json: bool = False) -> None:
+    """Name the root cause in build and server logs: diagnose [LOG...|-]."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.diagnose(console, log, lang), json)
+
+
 namespace = Collection(
     doctor,
     cuda_toolkit,
@@ -231,6 +264,7 @@ namespace = Collection(
     verify,
     install_wheel,
     builds,
+    diagnose,
 )
 # Invoke reads this file before it parses the words behind its own options, and has no
 # other place to say the code of a usage error; a checker sees a method that is replaced

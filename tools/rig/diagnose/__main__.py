@@ -22,7 +22,7 @@ def main(args: list[str]) -> int:
     chosen = parser.parse_args(args)
     lang = chosen.lang or words.language_of(os.environ)
     try:
-        result = examine.logs(chosen.logs)
+        result = examine.logs(chosen.logs)[0]
     except RigError as exc:
         sys.stderr.write("\n".join(exc.lines()) + "\n")
         return int(exc.code)

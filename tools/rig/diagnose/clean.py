@@ -100,11 +100,13 @@ _PREFIX = re.compile(
     # time stamps: CI systems, containers, journalctl -o short-iso, Python's logging
     rf"\[?{_ISO}\]?(?: ?[-|:] |\s+|$)"
     # syslog and the journal: date, host, unit or kernel
-    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ [^\s:\[\]]{{1,60}}(?:\[\d+\])?: "
+    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ "
+    r"[^\s:\[\]]{1,60}(?:\[\d+\])?: "
     r"|[\w.-]{1,64} (?:kernel|[\w@.\\:/-]{1,60}\[\d+\]): "
     r"|(?:kernel|(?:python3?|bash|sh|vllm|docker|systemd|podman)\[\d+\]): "
     # the kernel's ring buffer
-    rf"|(?:<\d>)?\[\s{{0,8}}\d+\.\d+\](?:\[ ?T\d+\])? |\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
+    r"|(?:<\d>)?\[\s{0,8}\d+\.\d+\](?:\[ ?T\d+\])? "
+    rf"|\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
     # container runtimes, compose, image builds, CI
     r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?(?=\S)"
     r"|##\[(?:error|warning|debug|group)\]|nox > |\+\d\d:\d\d:\d\d "

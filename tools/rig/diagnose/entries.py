@@ -168,7 +168,9 @@ def _match(data: Mapping[str, Any]) -> Match:
 
 
 def _contexts(many: Iterable[str | Mapping[str, Any]]) -> tuple[Context, ...]:
-    tables = [{"pattern": one} if isinstance(one, str) else one for one in many]
+    tables: list[Mapping[str, Any]] = [
+        {"pattern": one} if isinstance(one, str) else one for one in many
+    ]
     return tuple(
         Context(
             pattern=_compiled(table["pattern"]),

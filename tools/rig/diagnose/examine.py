@@ -49,8 +49,8 @@ def stream(pieces: Iterable[bytes], name: str = "") -> Examined:
     return Examined(name, judge(read), read.total)
 
 
-def logs(names: Sequence[str]) -> Examined:
-    """Judge logs and return the one that explains most: the first with a cause.
+def logs(names: Sequence[str]) -> list[Examined]:
+    """Judge logs and return those that explain most first: with a cause, then unknown.
 
     Raises
     ------
@@ -61,4 +61,5 @@ def logs(names: Sequence[str]) -> Examined:
     for name in names:
         with opened(name) as source:
             examined.append(stream(blocks(source), name))
-    return min(examined, key=lambda one: _WORST_FIRST.index(one.judgement.verdict))
+    examined.sort(key=lambda one: _WORST_FIRST.index(one.judgement.verdict))
+    return examined

@@ -33,7 +33,10 @@ class Verdict(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One entry that matched, with its part in the story; its first line stands for it."""
+    """One entry that matched, with its part in the story.
+
+    The first of its lines stands for all.
+    """
 
     hit: Hit
     role: Role
@@ -42,13 +45,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, the findings with the root cause first, and, where nothing was
-    recognised, the lines that tell most.
+    """The verdict, and the findings with the root cause first.
+
+    ``telling`` are the lines that tell most where nothing was recognised.
     """
 
     verdict: Verdict
     findings: tuple[Finding, ...]
     telling: tuple[Line, ...] = ()
+
+    @property
+    def root(self) -> Hit | None:
+        """The root cause, where one was recognised."""
+        failed = self.verdict is Verdict.FAILURE
+        return self.findings[0].hit if failed else None
 
 
 def judge(log: Read) -> Judgement:

@@ -11,9 +11,9 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any
 
 from tools.rig.base.errors import UsageError
 
@@ -23,8 +23,13 @@ BLOCK = 1 << 20
 LONGEST = 4 * BLOCK
 """A longer line is passed on in pieces: one line must not fill the memory."""
 
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ", lzma.open),
+)
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
+_TAR = slice(257, 262)
 _ARCHIVES = {b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
 
 
@@ -72,13 +77,12 @@ def blocks(stream: IO[bytes]) -> Iterator[bytes]:
             raise UsageError(
                 f"the log is packed with {kind}", hint="unpack it, then diagnose it"
             )
-    for magic, unpack in _PACKED.items():
+    for magic, unpack in _PACKED:
         if head.startswith(magic):
-            packed = cast("IO[bytes]", _Prefixed(head, stream))
-            with cast("IO[bytes]", unpack(packed)) as inner:
+            with unpack(_Prefixed(head, stream)) as inner:
                 yield from blocks(inner)
             return
-    pieces = _pieces(head, stream)
+    pieces = _no_tar(_pieces(head, stream))
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         pieces = _to_utf8(pieces)
     yield from _whole_lines(pieces)
@@ -128,6 +132,17 @@ def _pieces(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:
     with contextlib.suppress(*_BROKEN):
         while piece := stream.read(BLOCK):
             yield piece
+
+
+def _no_tar(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    beginning = b""
+    for piece in pieces:
+        beginning += piece[: _TAR.stop - len(beginning)]
+        if beginning[_TAR] == b"ustar":
+            raise UsageError(
+                "the log is packed with tar", hint="unpack it, then diagnose it"
+            )
+        yield piece
 
 
 def _to_utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:

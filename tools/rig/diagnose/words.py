@@ -142,7 +142,7 @@ def _finding(one: Finding, lang: str, facts: Mapping[str, str]) -> dict[str, Any
 
 
 def _evidence(hit: Hit) -> str:
-    return redact.text(hit.line.text[:EVIDENCE])
+    return str(redact.text(hit.line.text[:EVIDENCE]))
 
 
 def as_text(
@@ -182,7 +182,7 @@ def _heading(one: Finding, roots: list[Finding]) -> str:
         return "cause" if one is roots[0] else "also"
     if one.role is Role.CONSEQUENCE and not roots:
         return "consequence-alone"
-    return one.role.value
+    return str(one.role.value)
 
 
 def _where(one: Finding, say: Mapping[str, str]) -> list[str]:
@@ -197,6 +197,6 @@ def _explained(one: Finding, words: Words, say: Mapping[str, str]) -> list[str]:
         f"  {say['do']}:",
         *(f"    {line}" for line in words.fix),
         f"  {say['check']}: {words.check}",
-        f"  {say['sure']}: {say[entry.confidence]}; "
-        f"{say['source']}: {', '.join(entry.sources)}",
+        f"  {say['sure']}: {say[entry.confidence]}",
+        f"  {say['source']}: {', '.join(entry.sources)}",
     ]

@@ -16,7 +16,9 @@ from tools.rig.builds.meter import Peaks
 from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.builds.verdicts import VerifyReport, names_of
+from tools.rig.diagnose import examine, words
 from tools.rig.diagnose.first_error import first_error
+from tools.rig.diagnose.reader import blocks
 from tools.rig.steps.toolkit import Pair
 
 _CHUNK = 1 << 20
@@ -60,15 +62,26 @@ def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
     since
         Bytes of the log that earlier steps wrote: their errors were none.
     """
+    what = f"building the {title} failed (status {code})"
     with log.open("rb") as whole:
         before, left = 0, since
         while left and (chunk := whole.read(min(left, _CHUNK))):
             before += chunk.count(b"\n")
             left -= len(chunk)
+        root = examine.stream(blocks(whole)).judgement.root
+        whole.seek(since)
         cause = first_error(line.decode("utf-8", "replace") for line in whole)
+    if root is not None:
+        said = words.filled(root, "en", {})
+        return StepFailed(
+            f"{what}: {said.title}",
+            details=[root.line.text, *said.fix],
+            usual=f"{said.cause} See line {before + root.line.number} of {log}.",
+            hint="invoke diagnose",
+        )
     where = f"line {before + cause.line} of {log}" if cause else str(log)
     return StepFailed(
-        f"building the {title} failed (status {code})",
+        what,
         details=cause.lines() if cause else (),
         usual=f"The first decisive error stands in {where}."
         if cause

@@ -210,16 +210,7 @@ def install_wheel(console: Console, file: str, **cli: str) -> Any:
 
 def builds(console: Console) -> Any:
     """List the records of all builds below the remembered state root."""
-    from tools.rig.builds import survey
-
-    named = settings_for({}).local_root
-    if named is None:
-        roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
-    else:
-        # in a folder of the user's, ours is one below it
-        roots = [named, named / survey.NAME]
-    lists = (record.listing(StateRoot(root)) for root in roots if root)
-    found = next(filter(None, lists), [])
+    found = _records()
     rows = [
         (
             str(r.get("id", "")),
@@ -233,6 +224,27 @@ def builds(console: Console) -> Any:
     for line in table(head, rows) if rows else ["no builds yet"]:
         console.say(line)
     return Data(found)
+
+
+def diagnose(console: Console, logs: Sequence[str], lang: str) -> Any:
+    """Say why something failed; without a log, why the last failed build did."""
+    from tools.rig.steps import diagnose as step
+
+    return step.diagnose(console, logs, _records(), lang=lang)
+
+
+def _records() -> list[dict[str, Any]]:
+    """Return the records of all builds below the remembered state root."""
+    from tools.rig.builds import survey
+
+    named = settings_for({}).local_root
+    if named is None:
+        roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
+    else:
+        # in a folder of the user's, ours is one below it
+        roots = [named, named / survey.NAME]
+    lists = (record.listing(StateRoot(root)) for root in roots if root)
+    return next(filter(None, lists), [])
 
 
 def _scene(

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What stands round a line is taken off; what the program wrote stays."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tools.rig.diagnose.clean import LIMIT, clean
+
+SAID = "fatal error: boom"
+
+PREFIXES = [
+    "\x1b[01;31m\x1b[K",
+    "2026-11-30T12:00:00.1234567Z ",
+    "2026-11-30 12:00:00,123 - ",
+    "2026-11-30T12:00:00+0800 ",
+    "2026-11-30T12:00:00.5Z stderr F ",
+    "[2026-11-30 12:00:00] ",
+    "Nov 30 12:04:04 gpu01 vllm[123]: ",
+    "Nov  3 12:04:04 gpu01 kernel: [  123.456789] ",
+    "2026-11-30T12:00:00+0000 gpu01 python3[77]: ",
+    "gpu01 kernel: ",
+    "[ 1234.567890] ",
+    "<3>[12.500000] ",
+    "[Mon Nov 30 12:00:00 2026] ",
+    "vllm-1  | ",
+    "#12 34.56 ",
+    "##[error]",
+    "nox > ",
+    "(EngineCore_DP0 pid=12) ",
+    "(Worker_TP0 pid=12) ERROR 11-30 12:00:00 [core.py:12] ",
+    "ERROR 05-01 10:00:00 core.py:340] ",
+    "(RayWorkerWrapper pid=1234, ip=10.0.0.1) ",
+    "(VllmWorker rank=0 pid=123) ",
+    "[rank1]: ",
+    "[1,0]<stderr>:",
+    "      │ ",
+    "      ╰─▶ ",
+    "  | ",
+    "> ",
+    "vllm-1  | (APIServer pid=1) ERROR 11-30 12:00:00 [a/b.py:1] ",
+    "Nov 30 12:04:04 gpu01 vllm[123]: (EngineCore pid=1) ERROR 11-30 12:00:00 [c.py:1] ",
+]
+
+
+class TestPrefixes:
+    """Terminals, journals, containers, CI systems, workers and vLLM's logger."""
+
+    @pytest.mark.parametrize("prefix", PREFIXES)
+    def test_taken_off(self, prefix: str) -> None:
+        """Whatever stands in front, the line is what the program wrote."""
+        (line,) = clean(7, f"{prefix}{SAID}\r\n")
+        assert line.text == SAID
+        assert line.number == 7
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "143 | #error -- unsupported GNU version!",
+            "ERROR:    [Errno 98] error while attempting to bind",
+            "x.cu(3): error: expected a ;",
+            "(foo) bar",
+            "[3/102] Building CUDA object a.o",
+            "error: subprocess-exited-with-error",
+            "× Failed to build",
+        ],
+    )
+    def test_not_a_prefix(self, text: str) -> None:
+        """What only looks like a prefix stays."""
+        assert clean(1, text)[0].text == text
+
+    def test_docker_json(self) -> None:
+        """Docker's json-file driver wraps each line."""
+        raw = json.dumps({"log": f"{SAID}\n", "stream": "stderr", "time": "x"})
+        assert clean(1, raw)[0].text == SAID
+        assert clean(1, '{"log": broken')[0].text == '{"log": broken'
+        assert clean(1, '{"log":[1]}')[0].text == '{"log":[1]}'
+
+    def test_overwritten(self) -> None:
+        """What a progress bar overwrote was still written, in order."""
+        lines = clean(3, f" 10% done\r\r{SAID}\r")
+        assert [line.text for line in lines] == ["10% done", SAID]
+        assert {line.number for line in lines} == {3}
+
+
+class TestSource:
+    """Who wrote a line, and how deep in the tree of processes it runs."""
+
+    @pytest.mark.parametrize(
+        ("prefix", "source", "depth"),
+        [
+            ("", "", 0),
+            ("(Worker_TP1 pid=3) ", "Worker_TP1 pid=3", 0),
+            ("(Worker pid=3) (Worker_TP1 pid=3) ", "Worker_TP1 pid=3", 0),
+            ("[rank0]: ", "rank0", 0),
+            ("(EngineCore_DP0 pid=2) ", "EngineCore_DP0 pid=2", 1),
+            ("(APIServer pid=1) ", "APIServer pid=1", 2),
+        ],
+    )
+    def test_process(self, prefix: str, source: str, depth: int) -> None:
+        """Workers come before engines, engines before API servers."""
+        (line,) = clean(1, f"{prefix}{SAID}")
+        assert (line.source, line.depth) == (source, depth)
+
+    def test_indent(self) -> None:
+        """Columns in front of the text tell a line that goes on from the last one."""
+        assert clean(1, f"  {SAID}")[0].indent == 2
+        assert clean(1, SAID)[0].indent == 0
+
+
+class TestLanguages:
+    """Quotes and the most frequent messages of other locales."""
+
+    @pytest.mark.parametrize("quoted", ["‘x’", "“x”", "«x»", "„x“", "「x」"])
+    def test_quotes(self, quoted: str) -> None:
+        """Every kind of quotes is the plain one."""
+        assert clean(1, f"no member {quoted}")[0].text == "no member 'x'"
+
+    @pytest.mark.parametrize(
+        ("foreign", "english"),
+        [
+            ("a.c:1:2: 致命错误：b.h：没有那个文件或目录", "fatal error: b.h"),
+            ("写入失败: 设备上没有空间", "No space left on device"),
+            ("Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No space left"),
+            ("已杀死", "Killed"),
+        ],
+    )
+    def test_messages(self, foreign: str, english: str) -> None:
+        """The patterns of the catalogue, which are English, match them."""
+        assert english in clean(1, foreign)[0].text
+
+
+def test_long_line() -> None:
+    """Of a very long line both ends are looked at."""
+    (line,) = clean(1, "a" * 50_000 + " error: x")
+    assert len(line.text) < LIMIT + 10
+    assert line.text.endswith(" error: x")
