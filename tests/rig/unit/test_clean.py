@@ -42,7 +42,7 @@ PREFIXES = [
     "  | ",
     "> ",
     "vllm-1  | (APIServer pid=1) ERROR 11-30 12:00:00 [a/b.py:1] ",
-    "Nov 30 12:04:04 gpu01 vllm[123]: (EngineCore pid=1) ERROR 11-30 12:00:00 [c.py:1] ",
+    "Nov 30 12:04:04 a vllm[123]: (EngineCore pid=1) ERROR 11-30 12:00:00 [c.py:1] ",
 ]
 
 

@@ -87,16 +87,18 @@ class Matcher:
             for first, raws in excerpt.stretches
         ]
         log = _Log(stretches)
+        often: dict[str, int] = defaultdict(int)
         hits: list[Hit] = []
         for stretch in stretches:
-            hits += self._in_stretch(stretch, log)
+            hits += self._in_stretch(stretch, log, often)
         lines = tuple(line for stretch in stretches for line in stretch.lines)
         hits.sort(key=lambda hit: hit.line.number)
         return Read(lines, tuple(hits), excerpt.lines)
 
-    def _in_stretch(self, stretch: _Stretch, log: _Log) -> Iterator[Hit]:
+    def _in_stretch(
+        self, stretch: _Stretch, log: _Log, often: dict[str, int]
+    ) -> Iterator[Hit]:
         seen: set[tuple[str, int]] = set()
-        often: dict[str, int] = defaultdict(int)
         for index in range(len(stretch.lines)):
             for text, parts in stretch.readings(index):
                 for entry, match in self._worth(text):

@@ -11,6 +11,7 @@ from typing import Any
 
 from tools.rig.base import redact
 from tools.rig.diagnose.entries import Entry, Role, Words
+from tools.rig.diagnose.excerpt import OFTEN
 from tools.rig.diagnose.judge import Finding, Judgement, Verdict
 from tools.rig.diagnose.match import Hit
 
@@ -186,7 +187,9 @@ def _heading(one: Finding, roots: list[Finding]) -> str:
 
 
 def _where(one: Finding, say: Mapping[str, str]) -> list[str]:
-    times = f" ({say['times'].format(n=one.times)})" if one.times > 1 else ""
+    # of what repeats for ever only so much was kept
+    count = f"{one.times}+" if one.times >= OFTEN else str(one.times)
+    times = f" ({say['times'].format(n=count)})" if one.times > 1 else ""
     return [f"  {say['line']} {one.hit.line.number}{times}: {_evidence(one.hit)}"]
 
 
