@@ -21,13 +21,13 @@ UNSUPPORTED = "nvcc fatal   : Unsupported gpu architecture 'compute_70'\n"
 
 @pytest.fixture
 def out() -> io.StringIO:
-    """What people see."""
+    """Return what people see."""
     return io.StringIO()
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """The log of a build that failed."""
+    """Write the log of a build that failed."""
     file = tmp_path / "logs" / "one.log"
     file.parent.mkdir()
     file.write_text(f"[1/2] Building CUDA object a.o\n{UNSUPPORTED}")
