@@ -41,13 +41,19 @@ def clean(number: int, raw: str) -> list[Line]:
     text = raw.rstrip("\r\n")
     if text.startswith('{"log":'):
         text = _docker_json(text)
-    if "\x1b" in text or "\x00" in text or "\x08" in text:
-        text = _PAINT.sub("", text)
+    text = unpainted(text)
     if len(text) > LIMIT:
         text = f"{text[: LIMIT // 2]} ... {text[-LIMIT // 2 :]}"
     if "\r" not in text:
         return [_one(number, text)]
     return [_one(number, part) for part in text.split("\r") if part.strip()]
+
+
+def unpainted(text: str) -> str:
+    """Return a text without colours, other terminal commands and zero bytes."""
+    if "\x1b" in text or "\x00" in text or "\x08" in text:
+        return str(_PAINT.sub("", text))
+    return text
 
 
 def _docker_json(text: str) -> str:
@@ -109,7 +115,7 @@ _PREFIX = re.compile(
     rf"|\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
     # container runtimes, compose, image builds, CI
     r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?(?=\S)"
-    r"|##\[(?:error|warning|debug|group)\]|nox > |\+\d\d:\d\d:\d\d "
+    r"|##\[(?:error|warning|debug|group)\]|nox > |(?:> )+|\+\d\d:\d\d:\d\d "
     # who of several processes wrote it
     r"|\((?P<process>[A-Za-z_][\w.:-]{0,60}(?: [\w]+=[\w.:-]+|, [\w]+=[\w.:-]+){0,4}"
     r"(?: pid=\d+)?)\)(?: |$)(?<=pid=\d{1,10}\) ?|rank=\d{1,5}\) ?|ip=[\d.]{1,40}\) ?)"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import regex as re
 
@@ -15,6 +15,7 @@ from tools.rig.diagnose.clean import Line, clean
 from tools.rig.diagnose.entries import Context, Entry, Match
 from tools.rig.diagnose.excerpt import Excerpt, Finder
 from tools.rig.diagnose.outcomes import SUCCESS_NEEDLES
+from tools.rig.diagnose.unwrap import Whole, unwrapped
 
 PATIENCE = 0.25
 """Seconds that one pattern may take on one line; it is passed over then."""
@@ -89,8 +90,11 @@ class Matcher:
         log = _Log(stretches)
         often: dict[str, int] = defaultdict(int)
         hits: list[Hit] = []
-        for stretch in stretches:
-            hits += self._in_stretch(stretch, log, often)
+        for stretch, (first, raws) in zip(stretches, excerpt.stretches, strict=True):
+            found = list(self._in_stretch(stretch, log, often))
+            hits += found
+            known = {hit.entry.id for hit in found}
+            hits += self._in_whole(unwrapped(first, raws), log, known)
         lines = tuple(line for stretch in stretches for line in stretch.lines)
         hits.sort(key=lambda hit: hit.line.number)
         return Read(lines, tuple(hits), excerpt.lines)
@@ -114,8 +118,20 @@ class Matcher:
                         continue
                     seen.add((entry.id, where))
                     often[entry.id] += 1
-                    groups = {k: v for k, v in found.groupdict().items() if v}
-                    yield Hit(entry, stretch.lines[where], groups)
+                    yield Hit(entry, stretch.lines[where], _groups(found))
+
+    def _in_whole(
+        self, wholes: Sequence[Whole], log: _Log, known: set[str]
+    ) -> Iterator[Hit]:
+        """Yield what matches only when lines that a terminal broke are whole again."""
+        stretch = _Stretch([whole.line for whole in wholes])
+        by_line = {id(whole.line): whole for whole in wholes}
+        for hit in self._in_stretch(stretch, log, defaultdict(int)):
+            if hit.entry.id in known:
+                continue
+            known.add(hit.entry.id)
+            whole = by_line[id(hit.line)]
+            yield replace(hit, line=replace(hit.line, number=_part(whole, hit.entry)))
 
     def _worth(self, text: str) -> list[tuple[Entry, Match]]:
         worth: dict[int, tuple[Entry, Match]] = {}
@@ -130,10 +146,6 @@ class _Stretch:
     """Neighbouring lines."""
 
     lines: list[Line]
-    widest: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.widest = max((line.width for line in self.lines), default=0)
 
     def readings(self, index: int) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Yield a line as it is, then joined with those that go on from it.
@@ -155,18 +167,13 @@ class _Stretch:
             parts.append(follower)
         if len(parts) == 1:
             return
-        yield self._joined(parts, " ")
-        if first.width == self.widest >= _NARROW:
-            # a terminal breaks a line at its width, in the middle of a word
-            yield self._joined(parts, "")
+        yield self._joined(parts)
 
-    def _joined(
-        self, parts: list[int], between: str
-    ) -> tuple[str, list[tuple[int, int]]]:
+    def _joined(self, parts: list[int]) -> tuple[str, list[tuple[int, int]]]:
         text, places = "", list[tuple[int, int]]()
         for part in parts:
             if text:
-                text += between
+                text += " "
             places.append((len(text), part))
             text += self.lines[part].text
         return text, places
@@ -189,6 +196,19 @@ class _Log:
             for text in stretch.whole
             if any(needle in text.lower() for needle in context.needles)
         )
+
+
+def _part(whole: Whole, entry: Entry) -> int:
+    """Return the number of the part of a broken line in which an entry matches."""
+    for match in entry.matches:
+        found = _search(match.pattern, whole.line.text)
+        if found is not None:
+            return whole.number_of(*found.span())
+    return whole.line.number
+
+
+def _groups(found: re.Match[str]) -> dict[str, str]:
+    return {name: value for name, value in found.groupdict().items() if value}
 
 
 def _in_context(match: Match, stretch: _Stretch, index: int, log: _Log) -> bool:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Lines that a terminal broke at its width, in the middle of words, made whole again.
+
+What was copied out of a terminal, or logged through one, has lines that are all exactly
+as wide as it was. Prefixes stand on the first part only, so this works on raw lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tools.rig.diagnose.clean import Line, clean, unpainted
+
+NARROWEST, WIDEST = 40, 400
+"""Columns of terminals; a log whose longest line is longer was not broken by one."""
+
+PARTS = 16
+"""Parts of one line that are joined at most."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A line made whole: cleaned, and how long its parts were."""
+
+    line: Line
+    parts: tuple[int, ...]
+
+    def number_of(self, start: int, end: int) -> int:
+        """Return the number of the raw line that holds most of a stretch of text."""
+        offset = sum(self.parts) - len(self.line.text)
+        best, most, begin = 0, 0, -offset
+        for place, length in enumerate(self.parts):
+            held = min(end, begin + length) - max(start, begin)
+            if held > most:
+                best, most = place, held
+            begin += length
+        return self.line.number + best
+
+
+def unwrapped(first: int, raws: Sequence[str]) -> list[Whole]:
+    """Return all lines with the broken ones made whole; nothing when none is broken.
+
+    Parameters
+    ----------
+    first
+        The number of the first line.
+    raws
+        Neighbouring lines as they were read.
+    """
+    bare = [unpainted(raw.rstrip("\r\n")) for raw in raws]
+    width = max(map(len, bare), default=0)
+    if not NARROWEST <= width <= WIDEST:
+        return []
+    out: list[Whole] = []
+    start = 0
+    while start < len(bare):
+        end = start
+        # a blank at the break is lost when the text is copied
+        while (
+            end + 1 < len(bare)
+            and len(bare[end]) >= width - 1
+            and end - start < PARTS - 1
+        ):
+            end += 1
+        parts = [
+            part + " " if len(part) == width - 1 else part for part in bare[start:end]
+        ] + [bare[end]]
+        line = clean(first + start, "".join(parts))
+        out += [Whole(one, tuple(map(len, parts))) for one in line[-1:]]
+        start = end + 1
+    return out if len(out) < len(bare) else []
