@@ -12,6 +12,7 @@ stay readable, since a log full of masks helps nobody: ``--tokenizer``, ``token_
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import regex as re
 
@@ -127,25 +128,29 @@ _HEADER = re.compile(
     r"cookie[\"']?:[ \t]*[\"']?))(?P<value>[^\"'\n]+)",
     re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(bearer)[ \t]+(?=\S*[\d._~+/=-])[\w.~+/=-]{8,}", re.IGNORECASE)
+_BEARER = re.compile(
+    r"(?P<head>\bbearer[ \t]+)(?=\S*[\d._~+/=-])(?P<value>[\w.~+/=-]{8,})",
+    re.IGNORECASE,
+)
 _URL = re.compile(
     r"(?P<head>\b[a-z][a-z0-9+.-]{0,20}://)(?P<user>[^\s/@:\"']*)(?P<rest>:[^\s/\"']*)?@",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
     r"(?P<head>[?&](?:sig|signature|x-amz-[a-z-]+|x-goog-[a-z-]+|awsaccesskeyid)=)"
-    r"[^\s&\"']+",
+    r"(?P<value>[^\s&\"']+)",
     re.IGNORECASE,
 )
 _SHAPES = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
+    r"(?P<head>\b)(?P<value>hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|"
     r"sk-(?=[\w-]{0,200}\d)[\w-]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}|LTAI[0-9A-Za-z]{12,}|"
     r"AIza[\w-]{35}|ya29\.[\w-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}|"
     r"glpat-[\w-]{16,}|npm_[A-Za-z0-9]{36}|pypi-AgE[\w-]{16,}|"
     r"eyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]*)"
 )
 _KEY_BLOCK = re.compile(
-    r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----).*?(-----END [A-Z0-9 ]+-----|\Z)",
+    r"(?P<head>-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----)(?P<value>.*?)"
+    r"(?P<tail>-----END [A-Z0-9 ]+-----|\Z)",
     re.DOTALL,
 )
 # most lines of a log hold nothing of this kind, and are told apart in one go
@@ -176,15 +181,14 @@ def is_secret_name(name: str) -> bool:
 
 def text(value: str) -> str:
     """Return `value` with every secret in it masked."""
-    if not _ANY.search(value):
-        return value
-    value = str(_KEY_BLOCK.sub(rf"\1{MASK}\2", value))
-    value = str(_URL.sub(_mask_url, value))
-    value = str(_SIGNED.sub(rf"\g<head>{MASK}", value))
-    value = str(_HEADER.sub(rf"\g<head>{MASK}", value))
-    value = str(_BEARER.sub(rf"\1 {MASK}", value))
-    value = str(_ASSIGNED.sub(_mask_assigned, value))
-    return str(_SHAPES.sub(MASK, value))
+    return _text(value, set())
+
+
+def values(value: str) -> set[str]:
+    """Return the secrets that :func:`text` masks in `value`."""
+    found: set[str] = set()
+    _text(value, found)
+    return {secret for secret in found if secret != MASK}
 
 
 def argv(args: Iterable[str]) -> list[str]:
@@ -224,7 +228,36 @@ def _word(arg: str) -> str:
     return text(arg)
 
 
-def _mask_assigned(match: re.Match[str]) -> str:
+def _text(value: str, found: set[str]) -> str:
+    if not _ANY.search(value):
+        return value
+    value = str(_KEY_BLOCK.sub(partial(_mask_block, found), value))
+    # nothing below reaches over the end of a line, and most lines hold nothing
+    return "\n".join(
+        _line(line, found) if _ANY.search(line) else line for line in value.split("\n")
+    )
+
+
+def _line(value: str, found: set[str]) -> str:
+    value = str(_URL.sub(partial(_mask_url, found), value))
+    value = str(_SIGNED.sub(partial(_mask_value, found), value))
+    value = str(_HEADER.sub(partial(_mask_value, found), value))
+    value = str(_BEARER.sub(partial(_mask_value, found), value))
+    value = str(_ASSIGNED.sub(partial(_mask_assigned, found), value))
+    return str(_SHAPES.sub(partial(_mask_value, found), value))
+
+
+def _mask_block(found: set[str], match: re.Match[str]) -> str:
+    found.update(match["value"].split())
+    return f"{match['head']}{MASK}{match['tail']}"
+
+
+def _mask_value(found: set[str], match: re.Match[str]) -> str:
+    found.add(str(match["value"]))
+    return f"{match['head']}{MASK}"
+
+
+def _mask_assigned(found: set[str], match: re.Match[str]) -> str:
     name, sep, value = str(match["name"]), str(match["sep"]), str(match["value"])
     if name.lower().endswith(("authorization", "cookie")) and "=" not in sep:
         # a header: its whole value is masked already
@@ -232,10 +265,11 @@ def _mask_assigned(match: re.Match[str]) -> str:
     # "/etc/passwd: is no folder" names a file
     of_path = match.start() > 0 and match.string[match.start() - 1] == "/"
     if of_path and "=" not in sep:
-        return f"{name}{sep}{text(value)}"
+        return f"{name}{sep}{_text(value, found)}"
     if not is_secret_name(name) or not _is_assignment(name, sep, value):
-        return f"{name}{sep}{text(value)}"
+        return f"{name}{sep}{_text(value, found)}"
     quote = value[0] if value[0] in "\"'" else ""
+    found.add(value.strip(quote) if quote else value)
     return f"{name}{sep}{quote}{MASK}{quote}"
 
 
@@ -249,11 +283,12 @@ def _is_assignment(name: str, sep: str, value: str) -> bool:
     return len(value) >= 8 and any(c.isdigit() for c in value) and "(" not in value
 
 
-def _mask_url(match: re.Match[str]) -> str:
+def _mask_url(found: set[str], match: re.Match[str]) -> str:
     head, user, rest = str(match["head"]), str(match["user"]), match["rest"]
     # "ssh://git@host" names an account; a lone name before a web host is a token
     if rest is None and (
         not user or not head.lower().endswith(("http://", "https://"))
     ):
         return str(match[0])
+    found.add(user if rest is None else str(rest)[1:])
     return f"{head}{MASK}@"
