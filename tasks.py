@@ -32,7 +32,12 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
     """Let an unknown task or flag end with the code for wrong usage; Invoke says 1."""
 
     def parse_tasks(program: Program) -> None:
-        program.core.unparsed = _logs_as_flags(program.core.unparsed)
+        from tools.rig.base import typed
+
+        # Invoke has no lists of words behind a task
+        program.core.unparsed = typed.words_as_flags(
+            program.core.unparsed, "diagnose", "--log", ("--log", "-l", "--lang", "-a")
+        )
         try:
             parse(program)
         except ParseError as exc:
@@ -43,23 +48,6 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
             raise Exit(message, code=2) from exc
 
     return parse_tasks
-
-
-def _logs_as_flags(words: list[str]) -> list[str]:
-    """Turn the words behind ``diagnose`` into flags: Invoke has no lists of words.
-
-    A single ``-``, which Invoke would take for a flag, is standard input.
-    """
-    if diagnose.name not in words:
-        return words
-    behind = words.index(diagnose.name) + 1
-    out = words[:behind]
-    value_of_flag = False
-    for word in words[behind:]:
-        is_flag = word.startswith("-") and word != "-"
-        out.append(word if is_flag or value_of_flag else f"--log={word}")
-        value_of_flag = word in ("--lang", "-a", "--log", "-l")
-    return out
 
 
 def _do(body: Callable[[Any], Any], as_json: bool = False) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import tasks
+from tools.rig.base import typed
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, UsageError
 from tools.rig.steps.diagnose import diagnose, machine_facts
@@ -129,7 +129,7 @@ def test_poor_record(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "parsed"),
+    ("words", "parsed"),
     [
         (["doctor"], ["doctor"]),
         (["diagnose"], ["diagnose"]),
@@ -141,6 +141,7 @@ def test_poor_record(data: dict[str, Any]) -> None:
         (["diagnose", "-l", "x", "--lang=en"], ["diagnose", "-l", "x", "--lang=en"]),
     ],
 )
-def test_words_behind_the_task(typed: list[str], parsed: list[str]) -> None:
+def test_words_behind_the_task(words: list[str], parsed: list[str]) -> None:
     """Invoke knows no lists of words, so each becomes a flag."""
-    assert tasks._logs_as_flags(typed) == parsed
+    flags = ("--log", "-l", "--lang", "-a")
+    assert typed.words_as_flags(words, "diagnose", "--log", flags) == parsed

@@ -18,14 +18,18 @@ from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
 from tools.rig.diagnose.entries import FARTHEST
 
-OFTEN = 48
+OFTEN = 16
 """Places that are kept of one literal; the end of the log is kept in any case."""
 
 ENDS = 400
 """Lines of the beginning and of the end of a log that are kept in any case."""
 
-MOST = 150_000
-"""Lines that are kept of one log in all."""
+MOST = 20_000
+"""Lines that are kept of one log before only what is rare is kept, at most as many
+again."""
+
+RARE = 2
+"""Places of one literal that are kept even then."""
 
 SIGNALS = (
     "error",
@@ -102,7 +106,7 @@ class Finder:
             line, at, last = 0, 0, (-1, -1)
             hits = self._bytes.find_matches_as_indexes(block.lower(), overlapping=True)
             for which, start, _ in hits:
-                if counts[which] >= OFTEN:
+                if counts[which] >= (RARE if taker.full else OFTEN):
                     continue
                 line += block.count(b"\n", at, start)
                 at = max(at, start)
@@ -125,6 +129,11 @@ class _Taker:
         self._first = 0
         self._until = ENDS
         self._broken = False
+
+    @property
+    def full(self) -> bool:
+        """Whether only what is rare is worth keeping from now on."""
+        return len(self._kept) >= MOST
 
     def take(self, block: bytes, reach: list[tuple[int, int]]) -> None:
         """Keep the lines of a block that are within reach; numbers count in it."""
@@ -155,7 +164,7 @@ class _Taker:
         for number in range(first, min(self._until, first + len(lines))):
             self._kept.setdefault(number, lines[number - first])
         for start, end in wanted:
-            if len(self._kept) >= MOST:
+            if len(self._kept) >= 2 * MOST:
                 return
             for offset in range(start, min(end, len(lines) - 1) + 1):
                 line = lines[offset] if offset >= 0 else before[offset]

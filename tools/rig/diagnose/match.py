@@ -94,16 +94,21 @@ class Matcher:
             found = list(self._in_stretch(stretch, log, often))
             hits += found
             known = {hit.entry.id for hit in found}
-            hits += self._in_whole(unwrapped(first, raws), log, known)
+            by_number = {line.number: line for line in stretch.lines}
+            hits += self._in_whole(unwrapped(first, raws, by_number), log, known)
         lines = tuple(line for stretch in stretches for line in stretch.lines)
         hits.sort(key=lambda hit: hit.line.number)
         return Read(lines, tuple(hits), excerpt.lines)
 
     def _in_stretch(
-        self, stretch: _Stretch, log: _Log, often: dict[str, int]
+        self,
+        stretch: _Stretch,
+        log: _Log,
+        often: dict[str, int],
+        indexes: Iterable[int] | None = None,
     ) -> Iterator[Hit]:
         seen: set[tuple[str, int]] = set()
-        for index in range(len(stretch.lines)):
+        for index in range(len(stretch.lines)) if indexes is None else indexes:
             for text, parts in stretch.readings(index):
                 for entry, match in self._worth(text):
                     if often[entry.id] >= REPEATS:
@@ -126,7 +131,9 @@ class Matcher:
         """Yield what matches only when lines that a terminal broke are whole again."""
         stretch = _Stretch([whole.line for whole in wholes])
         by_line = {id(whole.line): whole for whole in wholes}
-        for hit in self._in_stretch(stretch, log, defaultdict(int)):
+        broken = [index for index, whole in enumerate(wholes) if len(whole.parts) > 1]
+        near = {i for b in broken for i in range(max(0, b - JOINED + 1), b + 1)}
+        for hit in self._in_stretch(stretch, log, defaultdict(int), sorted(near)):
             if hit.entry.id in known:
                 continue
             known.add(hit.entry.id)

@@ -8,7 +8,7 @@ as wide as it was. Prefixes stand on the first part only, so this works on raw l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tools.rig.diagnose.clean import Line, clean, unpainted
@@ -39,7 +39,9 @@ class Whole:
         return self.line.number + best
 
 
-def unwrapped(first: int, raws: Sequence[str]) -> list[Whole]:
+def unwrapped(
+    first: int, raws: Sequence[str], lines: Mapping[int, Line]
+) -> list[Whole]:
     """Return all lines with the broken ones made whole; nothing when none is broken.
 
     Parameters
@@ -48,6 +50,8 @@ def unwrapped(first: int, raws: Sequence[str]) -> list[Whole]:
         The number of the first line.
     raws
         Neighbouring lines as they were read.
+    lines
+        The same, cleaned, by number.
     """
     bare = [unpainted(raw.rstrip("\r\n")) for raw in raws]
     width = max(map(len, bare), default=0)
@@ -64,10 +68,16 @@ def unwrapped(first: int, raws: Sequence[str]) -> list[Whole]:
             and end - start < PARTS - 1
         ):
             end += 1
-        parts = [
-            part + " " if len(part) == width - 1 else part for part in bare[start:end]
-        ] + [bare[end]]
-        line = clean(first + start, "".join(parts))
-        out += [Whole(one, tuple(map(len, parts))) for one in line[-1:]]
+        number = first + start
+        if start == end:
+            if number in lines:
+                out.append(Whole(lines[number], (len(bare[start]),)))
+        else:
+            parts = [
+                part + " " if len(part) == width - 1 else part
+                for part in bare[start:end]
+            ] + [bare[end]]
+            lengths = tuple(map(len, parts))
+            out += [Whole(one, lengths) for one in clean(number, "".join(parts))[-1:]]
         start = end + 1
-    return out if len(out) < len(bare) else []
+    return out if any(len(whole.parts) > 1 for whole in out) else []
