@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,26 @@ def test_missing(tmp_path: Path) -> None:
     """So does a file that is not there, or is a folder."""
     assert ninja_log.read(tmp_path / "none") == []
     assert ninja_log.read(tmp_path) == []
+
+
+def test_of_checkout(tmp_path: Path) -> None:
+    """All ninjas of a build count, and of several Pythons' the one that ran last."""
+    places = [
+        "build/temp.x-312",
+        "build/temp.x-312/ext",
+        "other/build/temp.x-312",
+        "build/temp.x-310",
+    ]
+    for age, place in enumerate(places):
+        file = tmp_path / place / ".ninja_log"
+        file.parent.mkdir(parents=True)
+        output = f"{tmp_path}/{place}/{age}.o"
+        file.write_text(f"# ninja log v6\n0\t1500\t0\t{output}\tff\n")
+        os.utime(file, (1_000 - age, 1_000 - age))
+    found = ninja_log.of_checkout(tmp_path)
+    assert [ninja_log.short(step.output, tmp_path) for step in found] == [
+        "build/temp.x-312/0.o",
+        "other/build/temp.x-312/2.o",
+        "build/temp.x-312/ext/1.o",
+    ]
+    assert ninja_log.of_checkout(tmp_path / "other/build") == []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FORMATS = ("5", "6", "7")
+_PLACES = ("build/temp*", "build/temp*/*", "*/build/temp*")
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,23 @@ def read(file: Path) -> list[Step]:
         newest.pop(cells[3], None)
         newest[cells[3]] = Step(cells[3], int(cells[0]) / 1000, int(cells[1]) / 1000)
     return sorted(newest.values(), key=lambda s: s.end_s)
+
+
+def of_checkout(checkout: Path) -> list[Step]:
+    """Return the steps of all of a build's ninjas, one after the other.
+
+    The target runs one for its own libraries and one for each extension that is made
+    with torch's help; each counts its seconds from its own start. Of the folders of
+    several Pythons the one that was built in last counts.
+    """
+    logs: dict[Path, Path] = {}
+    found = [log for shape in _PLACES for log in checkout.glob(f"{shape}/.ninja_log")]
+    for log in sorted(found, key=lambda log: log.stat().st_mtime):
+        above = log.relative_to(checkout).parts
+        logs[Path(*(part for part in above if not part.startswith("temp")))] = log
+    return [step for log in logs.values() for step in read(log)]
+
+
+def short(output: str, checkout: Path) -> str:
+    """Return an output's name without the checkout's path in front."""
+    return output.removeprefix(f"{checkout}/")

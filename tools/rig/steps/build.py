@@ -256,13 +256,16 @@ class Build:
 
     def _objects(self) -> list[dict[str, Any]]:
         """Return each step of ninja with its time and, where sampled, its memory."""
-        logs = sorted(self.scene.checkout.glob("build/temp*/.ninja_log"))
-        found = []
-        for step in ninja_log.read(logs[-1]) if logs else []:
-            held = self.peaks.objects.get(step.output)
-            entry = {"output": step.output, "start_s": step.start_s}
-            found.append({**entry, "end_s": step.end_s, "peak_bytes": held})
-        return found
+        at, held = self.scene.checkout, self.peaks.objects
+        return [
+            {
+                "output": ninja_log.short(step.output, at),
+                "start_s": step.start_s,
+                "end_s": step.end_s,
+                "peak_bytes": held.get(step.output),
+            }
+            for step in ninja_log.of_checkout(at)
+        ]
 
     def _put_in_place(self, command: Command, built: Path, wheels: Path) -> None:
         if self.wheel_only:
