@@ -78,6 +78,20 @@ class TestSay:
         Console(screen, {}).say("HF_TOKEN=abc")
         assert screen.text() == "HF_TOKEN=***\n"
 
+    @pytest.mark.parametrize(
+        ("env", "said"),
+        [
+            ({}, "hint: invoke doctor"),
+            ({"RIG_TASK": ""}, "hint: invoke doctor"),
+            ({"RIG_TASK": "tools/nox -s task --"}, "hint: tools/nox -s task -- doctor"),
+        ],
+    )
+    def test_hints_can_be_typed(self, env: dict[str, str], said: str) -> None:
+        """Where invoke is at hand inside tools/nox only, hints go through that."""
+        out = io.StringIO()
+        Console(out, env).say("hint: invoke doctor")
+        assert out.getvalue() == f"{said}\n"
+
     def test_stderr_is_for_people(self, capsys: pytest.CaptureFixture[str]) -> None:
         """By default people's text goes to stderr, and stdout stays empty."""
         Console().say("x")

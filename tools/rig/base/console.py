@@ -54,6 +54,8 @@ class Console:
 
     def say(self, line: str = "") -> None:
         """Print one line, secrets masked."""
+        if self.env.get("RIG_TASK") and "hint: invoke " in line:
+            line = line.replace("hint: invoke ", f"hint: {self.env['RIG_TASK']} ")
         if self.github:
             # the runner obeys lines that begin like this, whoever wrote them
             parts = line.split("\n")
