@@ -240,6 +240,34 @@ def diagnose(c: Context, log: list[str], lang: str = "", json: bool = False) -> 
     _do(lambda console: commands.diagnose(console, log, lang), json)
 
 
+@task(
+    help=_help(
+        "json",
+        "profile",
+        "source",
+        output="the archive to write (default: a name with the time, here)",
+        show="list what would be in it, and write nothing",
+    )
+)
+def bundle(
+    c: Context,
+    output: str = "",
+    show: bool = False,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+) -> None:
+    """Make one archive for an issue report, without secrets or names."""
+    from tools.rig.steps import commands
+
+    _do(
+        lambda console: commands.bundle(
+            console, output, show, profile=profile, source=source
+        ),
+        json,
+    )
+
+
 namespace = Collection(
     doctor,
     cuda_toolkit,
@@ -253,6 +281,7 @@ namespace = Collection(
     install_wheel,
     builds,
     diagnose,
+    bundle,
 )
 # Invoke reads this file before it parses the words behind its own options, and has no
 # other place to say the code of a usage error; a checker sees a method that is replaced

@@ -233,6 +233,14 @@ def diagnose(console: Console, logs: Sequence[str], lang: str) -> Any:
     return step.diagnose(console, logs, _records(), lang=lang)
 
 
+def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
+    """Make one archive for an issue report, or show what would be in it."""
+    from tools.rig.steps import bundle as step
+
+    file = checked_path(output) if output else None
+    return step.bundle(console, cli, output=file, show=show)
+
+
 def _records() -> list[dict[str, Any]]:
     """Return the records of all builds below the remembered state root."""
     from tools.rig.builds import survey
