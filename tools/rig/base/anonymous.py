@@ -63,6 +63,19 @@ std storage store sudo svc sys system temp test tests the time tmp token
 tools torch train training true ubuntu unknown usr user username users uuid uv v100
 var vllm vm web work worker workspace you domain key changeme
 """
+_TELLING = {
+    "user": r"(?<=\b(?:[Uu]ser(?:name)?|USER|LOGNAME|login|owner)[=: \"']{{1,4}})"
+    r"{name}(?![\w.-])|(?<=\((?:uid=)?|/home/|uid=\d{{1,10}}\(){name}(?=\)|/)"
+    r"|(?<![\w.@-]){name}(?=@[\w<])",
+    "host": r"(?<=\b(?:[Hh]ost(?:name)?|HOSTNAME)[=: \"']{{1,4}}|[\w>]@|^Linux )"
+    r"{name}(?![\w-])",
+}
+"""What must stand around a name that is a common word."""
+
+_FIELDS = {"user": "user", "host": "host", "machine": "id", "boot": "id"}
+"""Fields of records that hold a name and nothing else."""
+
+_PUBLIC = frozenset({"root", "localhost", "localhost.localdomain", "none", "unknown"})
 COMMON = frozenset(_COMMON_WORDS.split())
 """Names that say nothing of anybody, and stand in every log."""
 
@@ -96,6 +109,7 @@ class Masker:
         self._kinds: dict[str, tuple[str, str]] = {}
         self._secrets: set[str] = set()
         self._literals: Literals | None = None
+        self._common: list[tuple[re.Pattern[str], str, str]] = []
         for secret in sorted(self.known.secrets):
             self._secret(secret)
         for kind, values in (
@@ -145,6 +159,9 @@ class Masker:
             if value and redact.is_secret_name(name):
                 self.replaced[SECRET] += value != MASK
                 return MASK
+            kind = _FIELDS.get(name)
+            if kind and value.strip("0123456789.:") and value not in _PUBLIC:
+                return value if value.startswith("<") else self._named(kind, value)
             return self.text(value)
         if isinstance(value, Mapping):
             if redact.is_secret_name(str(value.get("name", ""))):
@@ -166,6 +183,8 @@ class Masker:
     def _once(self, value: str) -> str:
         value = _PAINT.sub("", value)
         value = self._known_places(value)
+        for pattern, kind, plain in self._common:
+            value = pattern.sub(lambda m, k=kind, p=plain: self._named(k, p), value)
         # whole lines first, before what stands in them is masked one by one
         value = self._counted(value, forms.text)
         value = self._counted(value, redact.text)
@@ -232,7 +251,12 @@ class Masker:
 
     def _identity(self, kind: str, value: str) -> None:
         value = value.strip().rstrip("./") if kind != "home" else value.rstrip("/")
-        if len(value) < 3 or value.lower() in COMMON or _PLACEHOLDER.fullmatch(value):
+        if not value or value in _PUBLIC or _PLACEHOLDER.fullmatch(value):
+            return
+        if len(value) < 3 or value.lower() in COMMON:
+            if kind in _TELLING:
+                pattern = _TELLING[kind].format(name=re.escape(value))
+                self._common.append((re.compile(pattern), kind, value))
             return
         if kind not in ("home", "id", "serial") and value.replace(".", "").isdigit():
             return

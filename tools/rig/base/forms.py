@@ -22,6 +22,8 @@ from tools.rig.base.redact import MASK, is_secret_name
 RANDOM_BITS = 3.0
 """Bits of information a letter from which on a text counts as random."""
 
+_LOOK_BACK = 48
+
 _LEAST = 12
 """Letters that a random text must have."""
 
@@ -157,8 +159,10 @@ def _line(match: re.Match[str]) -> bool:
 
 
 def _behind(match: re.Match[str]) -> bool:
-    value, head = match["value"], match["head"]
-    if _HASH_WORD.search(head) and _HEX.fullmatch(value):
+    value = match["value"]
+    start = match.start("value")
+    before = match.string[max(0, start - _LOOK_BACK) : start].rpartition("\n")[2]
+    if _HASH_WORD.search(before) and _HEX.fullmatch(value):
         return False
     return is_random(value)
 

@@ -21,6 +21,9 @@ from ahocorasick_rs import AhoCorasick
 WRAPPED = 16
 """Characters from which on a text is looked for across the ends of lines, too."""
 
+_LEAST = 5
+"""Letters that must be left of a text that was unescaped."""
+
 _REACH = 4096
 """Characters of an encoded text that belong to what was found inside it."""
 
@@ -72,12 +75,14 @@ class Literals:
         self._coded = _Search(
             (code, one, True) for one in once if one.coded for code in _codes(one.text)
         )
-        # in what was unescaped no backslash is left
-        self._bare = _Search((one.text.replace("\\", ""), one, False) for one in once)
+        self._bare = _Search(
+            (form, one, False) for one in once for form in _bare(one.text, _ESCAPE)
+        )
         self._long = _Search(
-            (one.text.replace("\\", ""), one, False)
+            (form, one, False)
             for one in once
             if len(one.text) >= WRAPPED
+            for form in _bare(one.text, _ESCAPE_OR_BREAK)
         )
 
     def places(self, text: str) -> list[Place]:
@@ -199,6 +204,15 @@ def _codes(text: str) -> Iterator[str]:
     if len(raw) >= 6:
         yield raw.hex()
         yield raw.hex().upper()
+
+
+def _bare(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
+    """Yield what a view may show of a text, which may hold what looks escaped."""
+    # in what was unescaped no backslash is left
+    yield text.replace("\\", "")
+    seen = _View.of(text, pattern)
+    if seen is not None and len(seen.text) >= _LEAST:
+        yield seen.text
 
 
 def _forms(text: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ or written.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import pwd
@@ -129,6 +130,7 @@ def of_file(name: str, text: str) -> Iterator[str]:
         if redact.is_secret_name(match["name"]) or match["name"] in ("auth", "_auth"):
             value = match["value"].strip().rstrip(",;}").strip()
             yield value.strip("\"'")
+            yield from _decoded(value.strip("\"'"))
     yield from _inside(text)
 
 
@@ -267,6 +269,14 @@ def _of_words(words: list[str]) -> Iterator[str]:
         yield from _inside(word)
 
 
+def _decoded(value: str) -> Iterator[str]:
+    """Yield the password of what is encoded as for basic authentication."""
+    with contextlib.suppress(ValueError):
+        user, colon, password = base64.b64decode(value, validate=True).partition(b":")
+        if colon and password and user.isascii():
+            yield password.decode("utf-8", "replace")
+
+
 def _pids(proc: Path) -> list[int]:
     try:
         return processes.pids(proc)
@@ -281,7 +291,7 @@ def _text(file: Path, note: Callable[[str], None]) -> str:
         with file.open("rb") as fh:
             return fh.read(LARGEST).decode("utf-8", "replace")
     except OSError as exc:
-        note(f"{file.name}: not looked into for secrets ({exc.strerror})")
+        note(f"cannot look for what to mask in {file.name} ({exc.strerror})")
         return ""
 
 

@@ -217,8 +217,8 @@ def _known(site: Site, ask: Seams) -> Known:
 
     collect(
         [
-            Collector("secrets", look, ask.secrets_s),
-            Collector("names", who, ask.secrets_s),
+            Collector("what to mask", look, ask.secrets_s),
+            Collector("who we are", who, ask.secrets_s),
         ],
         site,
     )
