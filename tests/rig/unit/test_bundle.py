@@ -26,6 +26,7 @@ from tools.rig.base.errors import StepFailed, UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import profile
 from tools.rig.host import credentials, gpu
+from tools.rig.host import identity as identities
 from tools.rig.steps import bundle, bundle_archive, bundle_machine
 from tools.rig.steps.bundle import COLLECTORS, Seams
 from tools.rig.steps.bundle_site import Collector, Part, Site
@@ -83,7 +84,7 @@ class Bench:
         (etc / "hostname").write_text(f"{self.at.host}\n")
         (etc / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
         (etc / "resolv.conf").write_text(f"search {self.at.domain}\n")
-        return credentials.identity(
+        return identities.identity(
             env, root=self.at.folder, proc=self.proc.root, fqdn=lambda: "x", **how
         )
 

@@ -63,7 +63,7 @@ _LOCAL_HOSTS = frozenset({"localhost", "ip6-localhost", "host", "hostname", "ser
 _TOPS = "local|lan|corp|intranet|internal|intern|home|private|localdomain|localnet"
 _PRIVATE_TOPS = frozenset(_TOPS.split("|"))
 _HOST = re.compile(
-    r"(?<![\w.@-])(?P<host>[a-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}"
+    r"(?<![\w.-])(?P<host>[a-z0-9][\w-]{0,62}(?:\.[\w-]{1,63}){0,6}"
     rf"\.(?:{_TOPS}))(?![\w-]|\.\w)",
     re.IGNORECASE,
 )

@@ -144,6 +144,10 @@ class Masker:
         for serial in addresses.serials(text):
             self._identity("serial", serial)
 
+    def add_user(self, name: str) -> None:
+        """Mask one more name of a user from now on."""
+        self._identity("user", name)
+
     def text(self, value: str) -> str:
         """Return a text without secrets and names."""
         for _ in range(_ROUNDS):

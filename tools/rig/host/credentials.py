@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Secrets and names that this machine holds, read only so that they can be masked.
+"""Secrets that this machine holds, read only so that they can be masked.
 
 What is not known cannot be found in a log where it stands without a name. So the places
 are read where tools keep passwords and where processes get them. Nothing of it is kept
@@ -13,14 +13,12 @@ import base64
 import contextlib
 import os
 import pwd
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import regex as re
 
 from tools.rig.base import redact
-from tools.rig.base.anonymous import Known
 from tools.rig.host import processes
 
 LARGEST = 1 << 20
@@ -71,7 +69,8 @@ _FILE_VARIABLES = (
 _NETRC_WORD = re.compile(r"\b(?:password|account)\s+(\"[^\"]*\"|\S+)")
 _USERINFO = re.compile(r"://([^\s/@:\"']*)(?::([^\s\"'@]*(?:@[^\s\"'/@]*)*))?@")
 _QUOTED_SECRET = re.compile(
-    r"[\"']?(?P<name>[\w.-]{1,128})[\"']?[ \t]*[:=][ \t]*(?P<value>[^\n]+)"
+    r"[\"']?(?P<name>[\w.-]{1,128})[\"']?[ \t]*[:=][ \t]*"
+    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\n]+)"
 )
 
 
@@ -105,7 +104,7 @@ def secrets(
         words = processes.cmdline(pid, proc)
         yield from _of_words(words)
     for file in _files(env, checkout, root):
-        text = _text(file, note)
+        text = text_of(file, note)
         if text:
             yield from of_file(file.name, text)
 
@@ -129,97 +128,10 @@ def of_file(name: str, text: str) -> Iterator[str]:
     for match in _QUOTED_SECRET.finditer(text):
         if redact.is_secret_name(match["name"]) or match["name"] in ("auth", "_auth"):
             value = match["value"].strip().rstrip(",;}").strip()
-            yield value.strip("\"'")
+            # in JSON a key of several lines is one long line
+            yield value.strip("\"'").replace("\\n", "\n")
             yield from _decoded(value.strip("\"'"))
     yield from _inside(text)
-
-
-def identity(
-    env: Mapping[str, str],
-    *,
-    checkout: Path | None = None,
-    root: Path = Path("/"),
-    proc: Path = processes.PROC,
-    fqdn: Callable[[], str] = socket.getfqdn,
-) -> Known:
-    """Return who and where we are: users, hosts, domains, homes, ids; no secrets.
-
-    Parameters
-    ----------
-    env
-        Our environment.
-    checkout
-        Its owner counts as a user.
-    root
-        Where ``etc`` lies.
-    proc
-        The place of /proc.
-    fqdn
-        Asks for the full name of this host.
-    """
-    users, homes = _users(env, checkout)
-    hosts, domains = _hosts(env, root, fqdn)
-    ids = [_line(root / "etc/machine-id"), _line(root / "var/lib/dbus/machine-id")]
-    ids.append(processes.boot_id(proc))
-    ids.append(processes.boot_id(proc).replace("-", ""))
-    for name in ("product_uuid", "product_serial", "board_serial", "chassis_serial"):
-        ids.append(_line(root / "sys/class/dmi/id" / name))
-    return Known(
-        users=_unique(users),
-        hosts=_unique(hosts),
-        domains=_unique(domains),
-        homes=_unique(homes),
-        ids=tuple(i for i in _unique(ids) if len(i) >= 8),
-    )
-
-
-def _users(
-    env: Mapping[str, str], checkout: Path | None
-) -> tuple[list[str], list[str]]:
-    names = ("USER", "LOGNAME", "SUDO_USER", "USERNAME", "DOAS_USER")
-    users = [env.get(name, "") for name in names]
-    homes = [env.get("HOME", "")]
-    numbers = [os.getuid(), os.geteuid()]
-    for variable in ("SUDO_UID", "PKEXEC_UID"):
-        if env.get(variable, "").isdigit():
-            numbers.append(int(env[variable]))
-    if checkout is not None:
-        with contextlib.suppress(OSError):
-            numbers.append(checkout.stat().st_uid)
-    for number in dict.fromkeys(numbers):
-        with contextlib.suppress(KeyError, OverflowError):
-            entry = pwd.getpwuid(number)
-            users.append(entry.pw_name)
-            homes.append(entry.pw_dir)
-            # the name of a person stands in the first field
-            users.append(entry.pw_gecos.partition(",")[0])
-    home = homes[0].rstrip("/")
-    if home.startswith(("/home/", "/Users/")):
-        users.append(home.rpartition("/")[2])
-    return users, [h for h in homes if len(h) > 1 and h not in ("/nonexistent", "/tmp")]
-
-
-def _hosts(
-    env: Mapping[str, str], root: Path, fqdn: Callable[[], str]
-) -> tuple[list[str], list[str]]:
-    hosts = [os.uname().nodename, env.get("HOSTNAME", ""), _line(root / "etc/hostname")]
-    with contextlib.suppress(OSError):
-        hosts.append(fqdn())
-    own = {host.partition(".")[0].lower() for host in hosts if host}
-    for line in _text(root / "etc/hosts", lambda problem: None).splitlines():
-        words = line.partition("#")[0].split()[1:]
-        hosts += [w for w in words if w.partition(".")[0].lower() in own]
-    domains = [host.partition(".")[2] for host in hosts if not host[:1].isdigit()]
-    for line in _text(root / "etc/resolv.conf", lambda problem: None).splitlines():
-        key, *words = line.split() or [""]
-        if key in ("search", "domain"):
-            domains += [word.strip(".") for word in words if "." in word.strip(".")]
-    local = ("localhost", "localdomain")
-    short = [host.partition(".")[0] for host in hosts]
-    return (
-        [h for h in short if h and not h.isdigit() and not h.startswith(local)],
-        [d for d in domains if "." in d and not d.startswith(local)],
-    )
 
 
 def _files(env: Mapping[str, str], checkout: Path | None, root: Path) -> list[Path]:
@@ -284,7 +196,8 @@ def _pids(proc: Path) -> list[int]:
         return []
 
 
-def _text(file: Path, note: Callable[[str], None]) -> str:
+def text_of(file: Path, note: Callable[[str], None]) -> str:
+    """Return the text of a file, nothing where there is none; `note` is told why."""
     try:
         if not file.is_file():
             return ""
@@ -293,11 +206,3 @@ def _text(file: Path, note: Callable[[str], None]) -> str:
     except OSError as exc:
         note(f"cannot look for what to mask in {file.name} ({exc.strerror})")
         return ""
-
-
-def _line(file: Path) -> str:
-    return _text(file, lambda problem: None).strip()
-
-
-def _unique(values: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value.strip() for value in values if value.strip()))

@@ -9,7 +9,6 @@ is wanted most where everything is broken.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
 import time
@@ -20,13 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.anonymous import Known, Masker
+from tools.rig.base.config import resolve
 from tools.rig.base.console import Console, size, table
-from tools.rig.builds.target import HERE
 from tools.rig.host import credentials
-from tools.rig.steps import bundle_archive, bundle_builds, bundle_machine
-from tools.rig.steps import doctor as doctors
-from tools.rig.steps import plan as plans
-from tools.rig.steps import scene as scenes
+from tools.rig.host import identity as identities
+from tools.rig.steps import (
+    bundle_archive,
+    bundle_builds,
+    bundle_machine,
+    bundle_steps,
+)
 from tools.rig.steps.bundle_site import Collector, Part, Site, collect, locate
 from tools.rig.steps.bundle_summary import summary
 
@@ -41,6 +43,9 @@ MOST = 24 << 20
 
 SECRETS_S = 20.0
 """Seconds that looking up secrets and names may take."""
+
+PLACE_S = 40.0
+"""Seconds that finding checkout, state root and environment may take."""
 
 README = """\
 This folder was made by `invoke bundle` for a report of a failure.
@@ -83,10 +88,11 @@ class Seams:
 
     locate: Callable[[Mapping[str, str], Mapping[str, str]], Site] = locate
     secrets: Callable[..., Iterator[str]] = credentials.secrets
-    identity: Callable[..., Known] = credentials.identity
+    identity: Callable[..., Known] = identities.identity
     collectors: Sequence[Collector] = ()
     clock: Callable[[], float] = time.time
     secrets_s: float = SECRETS_S
+    place_s: float = PLACE_S
     extra: Sequence[Collector] = field(default_factory=tuple)
 
 
@@ -128,7 +134,7 @@ def bundle(
     ask = seams or Seams()
     now = ask.clock()
     archive, beside = bundle_archive.outputs(output, Path.cwd(), now)
-    site = ask.locate(cli, env)
+    site = _site(cli, env, ask)
     console.say("gathering facts, logs and records; secrets are looked up to mask them")
     masker = Masker(_known(site, ask))
     parts = collect([*(ask.collectors or COLLECTORS), *ask.extra], site)
@@ -154,34 +160,6 @@ def bundle(
     )
 
 
-def _doctor(site: Site) -> list[Part]:
-    if site.profile is None:
-        site.note("doctor: no profile is known")
-        return []
-    said = io.StringIO()
-    report = doctors.doctor(
-        Console(said, {}),
-        site.settings,
-        site.profile,
-        checkout=site.checkout or HERE,
-        absent=site.is_sample,
-        env=site.env,
-    )
-    data = report.to_json()
-    site.facts["doctor"] = data
-    return [Part("doctor.json", data), Part("doctor.txt", said.getvalue())]
-
-
-def _plan(site: Site) -> list[Part]:
-    said = io.StringIO()
-    quiet = Console(said, {})
-    found = scenes.find(quiet, site.settings, site.env, lay_out=False)
-    made = plans.preview(quiet, found, wheel_only=False)
-    text = "\n".join([*found.placing.lines(), *made.lines(), ""])
-    site.facts["plan"] = text
-    return [Part("plan.json", made.to_json()), Part("plan.txt", text)]
-
-
 COLLECTORS = (
     Collector("machine", bundle_machine.machine),
     Collector("cards", bundle_machine.nvml),
@@ -196,9 +174,22 @@ COLLECTORS = (
     Collector("servers", bundle_builds.servers),
     Collector("crashes", bundle_builds.crashes),
     Collector("diagnosis", bundle_builds.diagnosis, 60),
-    Collector("doctor", _doctor, 120),
-    Collector("plan", _plan, 120),
+    Collector("doctor", bundle_steps.doctor, 120),
+    Collector("plan", bundle_steps.plan, 120),
 )
+
+
+def _site(cli: Mapping[str, str], env: Mapping[str, str], ask: Seams) -> Site:
+    """Find out where we are; a disk that hangs must not hold the bundle up."""
+    found: list[Site] = []
+
+    def look(_: Site) -> list[Part]:
+        found.append(ask.locate(cli, env))
+        return []
+
+    blank = Site(env=env, settings=resolve({}, {}))
+    collect([Collector("place", look, ask.place_s)], blank)
+    return found[0] if found else blank
 
 
 def _known(site: Site, ask: Seams) -> Known:
@@ -228,6 +219,8 @@ def _known(site: Site, ask: Seams) -> Known:
 
 def _files(parts: Sequence[Part], site: Site, masker: Masker) -> dict[str, bytes]:
     """Return the files of the bundle, masked and checked."""
+    for user in site.facts.get("users", ()):
+        masker.add_user(user)
     for text in _texts([*parts, Part("", site.facts), Part("", site.problems)]):
         masker.learn(text)
     files: dict[str, bytes] = {}

@@ -22,8 +22,8 @@ CRASHES = 2
 SERVER_FOLDERS = ("servers", "serve", "server")
 """Folders below the state root in which servers may have left logs."""
 
-LAST_LINES = 120
-"""Lines of the log that the summary shows, at most."""
+SUMMARY_BYTES = 48 << 10
+"""Bytes of the end of a log that the summary looks at."""
 
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 _BAD = ("failed", "died", "interrupted")
@@ -32,7 +32,7 @@ _BAD = ("failed", "died", "interrupted")
 def builds(site: Site) -> list[Part]:
     """Return the newest records with their logs; the newest failed one is among them.
 
-    It also leaves ``build`` and ``tail`` for the summary.
+    It also leaves ``build`` and ``build_tail`` for the summary.
     """
     if site.root is None:
         return []
@@ -51,6 +51,8 @@ def builds(site: Site) -> list[Part]:
         log = log_of(site, data)
         if log is not None:
             parts += _log(site, f"builds/{name}.log", log)
+            if data is site.facts["build"]:
+                site.facts["build_tail"] = excerpt(log, 0, SUMMARY_BYTES)[-1]
     return parts
 
 
@@ -107,7 +109,7 @@ def diagnosis(site: Site) -> list[Part]:
     site.facts["diagnosis"] = data
     text = words.as_text(seen.judgement, "en", {}, seen.lines)
     site.facts["diagnosis_text"] = "\n".join(text)
-    site.facts["tail"] = "".join(excerpt(log, 0, 48 << 10)[-1:])
+    site.facts["tail"] = excerpt(log, 0, SUMMARY_BYTES)[-1]
     return [
         Part("diagnosis.json", data),
         Part("diagnosis.txt", "\n".join([f"of {what}", "", *text, ""])),

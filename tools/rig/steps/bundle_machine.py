@@ -174,6 +174,7 @@ def running(site: Site) -> list[Part]:
             site.note(f"processes: more than {MOST_PROCESSES}, the rest is left out")
             break
         who = processes.user_name(processes.uid(pid, site.proc))
+        site.facts.setdefault("users", []).append(who)
         given = processes.environ(pid, site.proc)
         lines = [f"pid {pid} of {who}: {' '.join(argument_words(words))}"]
         lines += [f"  {line}" for line in _variables(given or {})]

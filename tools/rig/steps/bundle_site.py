@@ -170,13 +170,8 @@ def excerpt(
         fh.seek(-tail, os.SEEK_END)
         last = fh.read(tail)
     begun, ended = _text(first), _text(last)
-    for sign in ("\n", " "):
-        if sign in begun and sign in ended:
-            begun = begun.rpartition(sign)[0]
-            ended = ended.partition(sign)[2]
-            break
-    else:
-        begun = ended = ""
+    begun = begun.rpartition("\n" if "\n" in begun else " ")[0]
+    ended = ended.partition("\n" if "\n" in ended else " ")[2]
     left = size - len(begun.encode()) - len(ended.encode())
     return (begun, f"\n[... {left} bytes are left out here ...]\n", ended)
 

@@ -39,13 +39,14 @@ def summary(
     replaced
         Returns how often something of each kind was replaced.
     """
+    tail = facts.get("tail") or facts.get("build_tail", "")
     body = [
         *_tried(facts.get("build"), mask),
         *_verdict(facts, mask),
         *_table("Machine", _machine(facts), mask),
         *_table("Versions", _versions(facts), mask),
         *_details("Doctor: what is not in order", _doctor(facts), mask, _PART),
-        *_details("Last lines of the log", facts.get("tail", ""), mask, _TAIL),
+        *_details("Last lines of the log", tail, mask, _TAIL),
         *_details("The whole diagnosis", facts.get("diagnosis_text", ""), mask, _PART),
         *_details("Plan", facts.get("plan", ""), mask, _PART),
         *_details("Not found out", "\n".join(problems), mask, _PART),
