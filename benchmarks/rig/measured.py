@@ -2,11 +2,12 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Makes the tables of docs/rig/measured.md from the records beside it.
 
-    python benchmarks/rig/measured.py --keep RECORD.json LISTING.txt NAME
+    python benchmarks/rig/measured.py --keep LISTING.txt NAME MACHINE RECORD.json...
     python benchmarks/rig/measured.py --write
 
 The first form takes over what the tables need of a build's record, without paths of the
-machine; the second writes the tables between their markers. A test holds both together.
+machine; of a build that was interrupted and went on, all its records are named, oldest
+first. The second writes the tables between their markers. A test holds both together.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def keep(record: dict[str, Any], machine: str) -> dict[str, Any]:
     """Return the part of a build's record that is published."""
     kept = {name: record[name] for name in _KEPT}
     kept["machine"] = machine
+    kept["sittings"] = record.get("sittings", [record["seconds"]])
     kept["jobs"] = record["plan"]["jobs"]
     toolchain = re.sub(r" (?:in|\()\s?/[^ ;)]*\)?", "", record["plan"]["toolchain"])
     kept["toolchain"] = toolchain
@@ -39,6 +41,30 @@ def keep(record: dict[str, Any], machine: str) -> dict[str, Any]:
         for lib in record["verify"]["libraries"]
     ]
     return kept
+
+
+def joined(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one record of a build that took several runs, the oldest first.
+
+    Outputs and their times are the last run's: ninja's log remembers the earlier ones.
+    Memory was sampled in the run that compiled the object.
+    """
+    last = dict(records[-1])
+    held: dict[str, int] = {}
+    for record in records:
+        for name, size in record["peaks"]["objects_bytes"].items():
+            short = name.removeprefix(f"{record['checkout']}/")
+            held[short] = max(size, held.get(short, 0))
+    last["objects"] = [
+        {**one, "peak_bytes": held.get(one["output"], one["peak_bytes"])}
+        for one in last["objects"]
+    ]
+    largest = max(records, key=lambda r: r["peaks"]["process_bytes"])["peaks"]
+    total = max(record["peaks"]["total_bytes"] for record in records)
+    last["peaks"] = {**largest, "total_bytes": total, "objects_bytes": {}}
+    last["sittings"] = [record["seconds"] for record in records]
+    last["seconds"] = round(sum(last["sittings"]), 1)
+    return last
 
 
 def cubins(listing: str) -> dict[str, dict[str, int]]:
@@ -63,6 +89,7 @@ def tables(name: str) -> str:
     listed = cubins((RECORDS / f"{name}-cuobjdump.txt").read_text(encoding="utf-8"))
     gib = 1 << 30
     objects = [o for o in record["objects"] if o["output"].endswith(".o")]
+    compiling = sum(one["end_s"] - one["start_s"] for one in objects)
     links = len(record["objects"]) - len(objects)
     peaks = record["peaks"]
     largest = f"{peaks['process_name']}, {peaks['process_bytes'] / gib:.1f} GiB"
@@ -73,7 +100,8 @@ def tables(name: str) -> str:
         f"| machine | {record['machine']} |",
         f"| toolchain | {record['toolchain']} |",
         f"| compiles at once | {record['jobs']} |",
-        f"| wall time | {_minutes(record['seconds'])} |",
+        f"| wall time | {_minutes(record['seconds'])}{_sittings(record)} |",
+        f"| compile time | {_minutes(compiling)} |",
         f"| ninja steps | {len(objects)} compiles, {links} links |",
         f"| peak memory of all | {peaks['total_bytes'] / gib:.1f} GiB |",
         f"| largest process | {largest} |",
@@ -114,15 +142,21 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min"
 
 
+def _sittings(record: dict[str, Any]) -> str:
+    times = [_minutes(seconds) for seconds in record["sittings"]]
+    return f" in {len(times)} runs ({', '.join(times)})" if len(times) > 1 else ""
+
+
 def main(words: list[str]) -> int:
     """Take a record over, or write the tables."""
-    if words[:1] == ["--keep"] and len(words) == 5:
-        record = json.loads(Path(words[1]).read_text(encoding="utf-8"))
-        made = RECORDS / f"{words[3]}.json"
-        kept = keep(record, words[4])
-        made.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-        listing = Path(words[2]).read_text(encoding="utf-8")
-        (RECORDS / f"{words[3]}-cuobjdump.txt").write_text(listing, encoding="utf-8")
+    if words[:1] == ["--keep"] and len(words) >= 5:
+        listing, name, machine = words[1:4]
+        texts = [Path(file).read_text(encoding="utf-8") for file in words[4:]]
+        kept = keep(joined([json.loads(text) for text in texts]), machine)
+        made = json.dumps(kept, indent=1) + "\n"
+        (RECORDS / f"{name}.json").write_text(made, encoding="utf-8")
+        listed = Path(listing).read_text(encoding="utf-8")
+        (RECORDS / f"{name}-cuobjdump.txt").write_text(listed, encoding="utf-8")
         return 0
     if words == ["--write"]:
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,33 @@ def test_no_path_of_the_machine_is_kept(measured: ModuleType) -> None:
         },
         "verify": {"libraries": [{"name": "a.so", "size": 1, "path": "/x/a.so"}]},
     }
+    record["seconds"] = 3
     kept = measured.keep(record, "a machine")
+    assert kept["sittings"] == [3]
     assert "/" not in kept["toolchain"]
     assert kept["toolchain"].endswith("host compiler g++ 12.2")
     assert kept["libraries"] == [{"name": "a.so", "size": 1}]
+
+
+def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
+    """Times add up; memory is that of the run in which the object was compiled."""
+
+    def run(seconds: float, process: int, total: int, **held: int) -> dict[str, Any]:
+        peaks = {"process_bytes": process, "process_name": f"p{process}"}
+        objects = {name.replace("_", "."): size for name, size in held.items()}
+        peaks |= {"total_bytes": total, "objects_bytes": objects}
+        return {"seconds": seconds, "peaks": peaks, "checkout": "/c", "objects": []}
+
+    first, last = run(60.0, 5, 7, a_o=1), run(30.0, 4, 9, b_o=2)
+    first["peaks"]["objects_bytes"]["/c/ext/d.o"] = 8
+    last["objects"] = [
+        {"output": name, "start_s": 0, "end_s": 1, "peak_bytes": None}
+        for name in ("a.o", "b.o", "c.o", "ext/d.o")
+    ]
+    made = measured.joined([first, last])
+    assert made["seconds"] == 90.0 and made["sittings"] == [60.0, 30.0]
+    assert [one["peak_bytes"] for one in made["objects"]] == [1, 2, None, 8]
+    assert made["peaks"]["process_name"] == "p5"
+    assert made["peaks"]["total_bytes"] == 9
+    assert measured._sittings(made) == " in 2 runs (1.0 min, 0.5 min)"
+    assert measured._sittings({"sittings": [3]}) == ""
