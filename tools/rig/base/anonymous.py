@@ -63,6 +63,10 @@ std storage store sudo svc sys system temp test tests the time tmp token
 tools torch train training true ubuntu unknown usr user username users uuid uv v100
 var vllm vm web work worker workspace you domain key changeme
 """
+_FULL_NAME = re.compile(
+    r"(?<![\w.-])(?P<host>[A-Za-z0-9][\w-]{0,62})\.(?P<domain>(?:[\w-]{1,63}\.){1,6}"
+    r"[A-Za-z]{2,24})(?![\w.-])"
+)
 _TELLING = {
     "user": r"(?<=\b(?:[Uu]ser(?:name)?|USER|LOGNAME|login|owner)[=: \"']{{1,4}})"
     r"{name}(?![\w.-])|(?<=\((?:uid=)?|/home/|uid=\d{{1,10}}\(){name}(?=\)|/)"
@@ -141,6 +145,10 @@ class Masker:
             self._identity(kind.get(match["kind"], "host"), match["value"])
         for match in _JOURNAL.finditer(text):
             self._identity("host", match["host"])
+        for match in _FULL_NAME.finditer(text):
+            # what follows the name of a known host is where it is at home
+            if f"host {match['host'].lower()}" in self._kinds:
+                self._identity("domain", match["domain"])
         for serial in addresses.serials(text):
             self._identity("serial", serial)
 
