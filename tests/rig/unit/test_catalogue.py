@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import string
 import sys
@@ -42,14 +41,15 @@ class Named(NamedTuple):
         """Return what pytest shows, so that one area can be picked."""
         return f"{self.area}-{self.table.get('id', 'nameless')}"
 
-    @functools.cached_property
+    @property
     def entry(self) -> Entry:
         """Return the table as an entry."""
-        return parse(self.table)
+        return ENTRIES[self.table["id"]]
 
 
 FILES = sorted(FOLDER.glob("*.toml"))
 TABLES = [Named(file.stem, table) for file in FILES for table in read(file)]
+ENTRIES = {one.table["id"]: parse(one.table) for one in TABLES}
 every_entry = pytest.mark.parametrize("one", TABLES, ids=lambda one: one.name)
 
 

@@ -17,6 +17,7 @@ PREFIXES = [
     "2026-11-30T12:00:00.1234567Z ",
     "2026-11-30 12:00:00,123 - ",
     "2026-11-30T12:00:00+0800 ",
+    "INFO 2026-11-30T12:00:00.1Z [resource.labels.containerName: vllm] ",
     "2026-11-30T12:00:00.5Z stderr F ",
     "[2026-11-30 12:00:00] ",
     "Nov 30 12:04:04 gpu01 vllm[123]: ",
@@ -28,6 +29,8 @@ PREFIXES = [
     "[Mon Nov 30 12:00:00 2026] ",
     "vllm-1  | ",
     "#12 34.56 ",
+    "#12 34.56   ",
+    "#12   ",
     "##[error]",
     "nox > ",
     "(EngineCore_DP0 pid=12) ",
@@ -35,6 +38,7 @@ PREFIXES = [
     "ERROR 05-01 10:00:00 core.py:340] ",
     "(RayWorkerWrapper pid=1234, ip=10.0.0.1) ",
     "(VllmWorker rank=0 pid=123) ",
+    "(VllmWorker TP0 pid=442) ",
     "[rank1]: ",
     "[1,0]<stderr>:",
     "      │ ",
@@ -126,6 +130,8 @@ class TestLanguages:
             ("写入失败: 设备上没有空间", "No space left on device"),
             ("Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No space left"),
             ("已杀死", "Killed"),
+            ("a.c:1:2: schwerwiegender Fehler: x", "fatal error: x"),
+            ("b.h: Datei oder Verzeichnis nicht gefunden", "No such file or directory"),
         ],
     )
     def test_messages(self, foreign: str, english: str) -> None:

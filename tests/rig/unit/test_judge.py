@@ -52,6 +52,11 @@ class TestOrder:
         assert found == [("flat", "cause"), ("any", "consequence")]
         assert roles("anything wrong\n", ANY) == [("any", "cause")]
 
+    def test_same_line(self) -> None:
+        """What says less of the root's own line is not told again."""
+        less = entry("less", "tyre", "tyre", general=True)
+        assert roles("flat tyre\n", less, FLAT) == [("flat", "cause")]
+
     def test_beats(self) -> None:
         """An entry may know what follows from it."""
         knows = entry("flat", "flat tyre", beats=["hole"])
@@ -93,7 +98,14 @@ class TestSurvived:
             ("compile", "Successfully built x", "healthy"),
             ("serve", "Successfully installed torch-2.10.0", "failure"),
             ("serve", "INFO:     Application startup complete.", "healthy"),
-            ("compile", "-- Generating done (0.1s)", "failure"),
+            ("compile", "-- Build files have been written to: /b", "failure"),
+            ("configure", "-- Build files have been written to: /b", "healthy"),
+            (
+                "configure",
+                "-- Build files have been written to: /x-subbuild",
+                "failure",
+            ),
+            ("configure", "-- Generating done (0.1s)", "failure"),
             ("run", "INFO:     Application startup complete.", "failure"),
         ],
     )
@@ -108,12 +120,21 @@ class TestSurvived:
         text = "Successfully built x\nflat tyre\n"
         assert said(text, FLAT).verdict.value == "failure"
 
-    def test_failed_in_between(self) -> None:
-        """What failed for good before something else succeeded stays a failure."""
-        text = "flat tyre\nninja: build stopped\nSuccessfully built other\n"
+    @pytest.mark.parametrize(
+        ("end", "verdict"),
+        [
+            ("Successfully built x\n", "healthy"),
+            ("Successfully built other\nERROR: build stopped\n", "failure"),
+            ("Successfully built other\nserver stopped\n", "healthy"),
+        ],
+    )
+    def test_how_it_ended(self, end: str, verdict: str) -> None:
+        """A retry may succeed; a success of something else excuses nothing."""
         stopped = entry("stopped", "build stopped", role="consequence")
-        flat = entry("flat", "flat tyre")
-        assert said(text, flat, stopped).verdict.value == "failure"
+        later = entry("server", "server stopped", role="consequence", phase="run")
+        text = f"flat tyre\nninja: build stopped\n{end}"
+        result = said(text, FLAT, stopped, later)
+        assert (result.root is not None) is (verdict == "failure")
 
     def test_silent(self) -> None:
         """A failure that ends in success is one all the same."""
@@ -162,6 +183,7 @@ class TestUnknown:
             "",
             "all is well\n",
             "meh error: something\n",
+            "old.module.FutureWarning: x\n",
             "x.cu(3): error: oh\nSuccessfully built x\n",
         ],
     )

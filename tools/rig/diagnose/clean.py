@@ -26,6 +26,7 @@ class Line:
     says (``Worker_TP0 pid=12``), else empty. ``depth`` orders processes: 0 a worker or
     an ordinary program, 1 an engine, 2 an API server. ``indent`` is the number of
     columns in front of the text; a line that goes on from the last one has some.
+    ``width`` counts text and indentation.
     """
 
     number: int
@@ -56,6 +57,16 @@ def unpainted(text: str) -> str:
     return text
 
 
+def unprefixed(text: str) -> str:
+    """Return a text without the prefixes in front of it."""
+    for _ in range(_LAYERS):
+        found = _PREFIX.match(text)
+        if found is None:
+            break
+        text = text[found.end() :]
+    return text
+
+
 def _docker_json(text: str) -> str:
     try:
         inner = json.loads(text).get("log", text)
@@ -65,7 +76,6 @@ def _docker_json(text: str) -> str:
 
 
 def _one(number: int, text: str) -> Line:
-    width = len(text)
     source = ""
     for _ in range(_LAYERS):
         found = _PREFIX.match(text)
@@ -74,11 +84,12 @@ def _one(number: int, text: str) -> Line:
         if found["process"]:
             source = found["process"]
         text = text[found.end() :]
+    width = len(text)
     bare = _FRAME.sub("", text)
     indent = len(text) - len(bare)
-    if not bare.isascii():
+    if not bare.isascii() or _GERMAN.search(bare):
         bare = bare.translate(_QUOTES)
-        for foreign, english in _FOREIGN:
+        for foreign, english in FOREIGN:
             bare = bare.replace(foreign, english)
     return Line(number, bare.rstrip(), source, _depth(source), indent, width)
 
@@ -104,7 +115,8 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _PREFIX = re.compile(
     r"(?:"
     # time stamps: CI systems, containers, journalctl -o short-iso, Python's logging
-    rf"\[?{_ISO}\]?(?: ?[-|:] |\s+|$)"
+    rf"(?:(?:DEFAULT|INFO|WARNING|ERROR|CRITICAL) )?\[?{_ISO}\]?(?: ?[-|:] | |$)"
+    r"|\[resource\.labels\.[^\]]{1,80}\] "
     # syslog and the journal: date, host, unit or kernel
     rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ "
     r"[^\s:\[\]]{1,60}(?:\[\d+\])?: "
@@ -114,10 +126,10 @@ _PREFIX = re.compile(
     r"|(?:<\d>)?\[\s{0,8}\d+\.\d+\](?:\[ ?T\d+\])? "
     rf"|\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
     # container runtimes, compose, image builds, CI
-    r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?(?=\S)"
+    r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?"
     r"|##\[(?:error|warning|debug|group)\]|nox > |(?:> )+|\+\d\d:\d\d:\d\d "
     # who of several processes wrote it
-    r"|\((?P<process>[A-Za-z_][\w.:-]{0,60}(?: [\w]+=[\w.:-]+|, [\w]+=[\w.:-]+){0,4}"
+    r"|\((?P<process>[A-Za-z_][\w.:-]{0,60}(?:,? \w+(?:=[\w.:-]+)?){0,4}"
     r"(?: pid=\d+)?)\)(?: |$)(?<=pid=\d{1,10}\) ?|rank=\d{1,5}\) ?|ip=[\d.]{1,40}\) ?)"
     r"|\[(?P<process>(?:rank|default)\d+)\]: ?|\[\d+,\d+\]<std(?:err|out)>: ?"
     # vLLM's own logger
@@ -132,7 +144,9 @@ _QUOTES = str.maketrans(
     {**dict.fromkeys("‘’‚‛“”„«»‹›´「」", "'"), "\u00a0": " ", "\u202f": " "}
 )
 
-_FOREIGN = (
+_GERMAN = re.compile("Fehler|nicht gefunden")
+
+FOREIGN = (
     # compilers and make, then the C library's messages, as their own translations say
     ("致命错误：", "fatal error: "),
     ("错误：", "error: "),
@@ -149,6 +163,8 @@ _FOREIGN = (
     ("文本文件忙", "Text file busy"),
     ("只读文件系统", "Read-only file system"),
     ("schwerwiegender Fehler: ", "fatal error: "),
+    ("Fehler: ", "error: "),
     ("Datei oder Verzeichnis nicht gefunden", "No such file or directory"),
     ("Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No space left on device"),
 )
+"""What translated programs say, and what that is in English."""

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 import regex as re
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
+from tools.rig.diagnose.clean import FOREIGN
 from tools.rig.diagnose.entries import FARTHEST
 
 OFTEN = 16
 """Places that are kept of one literal; the end of the log is kept in any case."""
+
+OFTEN_SIGNALS = 64
+"""The same for words that only make a line suspicious; fewer neighbours are kept."""
 
 ENDS = 400
 """Lines of the beginning and of the end of a log that are kept in any case."""
@@ -48,14 +52,7 @@ SIGNALS = (
     "warning",
     "abort",
     "core dumped",
-    # the same in the languages that clean.py knows
-    "错误",
-    "无法",
-    "没有那个",
-    "已杀死",
-    "权限",
-    "fehler",
-    "gerät",
+    *(foreign.lower() for foreign, _ in FOREIGN),
 )
 """Words that make a line worth keeping though no entry may know it."""
 
@@ -106,7 +103,8 @@ class Finder:
             line, at, last = 0, 0, (-1, -1)
             hits = self._bytes.find_matches_as_indexes(block.lower(), overlapping=True)
             for which, start, _ in hits:
-                if counts[which] >= (RARE if taker.full else OFTEN):
+                often = OFTEN if which < known else OFTEN_SIGNALS
+                if counts[which] >= (RARE if taker.full else often):
                     continue
                 line += block.count(b"\n", at, start)
                 at = max(at, start)

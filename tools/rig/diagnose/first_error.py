@@ -153,7 +153,7 @@ _CAUSE = re.compile(
     r"(?:fatal|error)\b"
     r"|^ptxas .*(?:error|fatal)\s*:"
     # ended from outside
-    r"|^Killed$|line \d+:\s+\d+ (?:Killed|Bus error|Segmentation fault)"
+    r"|^Killed$|^Fatal Python error: |Killed process \d+|line \d+:\s+\d+ (?:Killed|Bus error|Segmentation fault)"
     r"|^g?make.* Killed$|(?:died due to|terminated with|terminated by) signal"
     r"|Killed signal terminated|^Segmentation fault|^Bus error"
     # the linker
@@ -177,6 +177,9 @@ _CAUSE = re.compile(
 
 _REPORT = re.compile(
     r"^CMake Error|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)(?::|$)"
+    # exceptions whose names end otherwise: they are told by their module
+    r"|^(?:[a-z_]\w*\.)+[A-Z]\w+(?<!Warning): |^(?:[a-z_]\w*\.)+\w*Error\w*$"
+    r"|^raise [A-Z]|^\w+: FATAL: |: Failed (?:to|with) |Exiting with failure status"
     r"|^(?:error|ERROR|Error)\b ?:|^g?make(?:\[\d+\])?: \*\*\* "
     r"|: Permission denied$|: command not found$|: not found$",
 )

@@ -105,6 +105,9 @@ def _ordered_causes(causes: Sequence[tuple[Hit, int]]) -> list[Finding]:
     out: list[Finding] = []
     for hit, times in order:
         root = out[0].hit if out else None
+        if root is not None and hit.line.number == root.line.number:
+            # it says less of the same line
+            continue
         follows = root is not None and (
             hit.entry.general
             or hit.entry.id in beaten
@@ -123,13 +126,14 @@ def _claims(hits: Iterable[Hit]) -> dict[int, set[str]]:
     claims: dict[int, set[str]] = {}
     for hit in hits:
         if hit.entry.role is Role.HARMLESS:
-            claims.setdefault(hit.line.number, set()).add(hit.entry.id)
+            for number in hit.numbers:
+                claims.setdefault(number, set()).add(hit.entry.id)
     return claims
 
 
 def _excused(hit: Hit, claimed: dict[int, set[str]]) -> bool:
     """Whether an entry that knows better says that this line is harmless."""
-    claims = claimed.get(hit.line.number, set())
+    claims = set().union(*(claimed.get(number, set()) for number in hit.numbers))
     return bool(claims - hit.entry.beats)
 
 
@@ -145,26 +149,23 @@ class _Ends:
             if (phase := success_of(line.text)) is not None
         ]
         self._failures = [
-            hit.line.number
+            (hit.line.number, hit.entry.phase)
             for hit in log.hits
             if hit.entry.role is Role.CONSEQUENCE and not _excused(hit, claimed)
         ]
 
     def survived(self, hit: Hit) -> bool:
-        """Whether the same thing succeeded later, and nothing failed in between."""
-        if hit.entry.silent:
-            return False
-        if hit.entry.role is Role.CONSEQUENCE:
-            return self._passed(hit.line.number, hit.entry.phase, failed=False)
-        return self._passed(hit.line.number, hit.entry.phase, failed=True)
+        """Whether the same thing succeeded later, and that was how it ended."""
+        return not hit.entry.silent and self._passed(hit.line.number, hit.entry.phase)
 
-    def _passed(self, number: int, phase: Phase, *, failed: bool) -> bool:
-        for success, reached in self._successes:
-            if success > number and reached >= phase:
-                return not failed or not any(
-                    number < failure < success for failure in self._failures
-                )
-        return False
+    def _passed(self, number: int, phase: Phase) -> bool:
+        return any(
+            success > number
+            and reached >= phase
+            # pip tells of the wheels that it built, then of those that it did not
+            and not any(f > success and of <= reached for f, of in self._failures)
+            for success, reached in self._successes
+        )
 
     def unexplained(self) -> tuple[Line, ...]:
         """Return the lines that report a failure which nothing excuses."""
@@ -173,7 +174,7 @@ class _Ends:
             rank = rank_of(line.text)
             if rank is None or line.number in self._claimed:
                 continue
-            if not self._passed(line.number, Phase.ENVIRONMENT, failed=True):
+            if not self._passed(line.number, Phase.ENVIRONMENT):
                 ranked.append((rank, line))
         ranked.sort(key=lambda pair: (pair[0], pair[1].number))
         return tuple(line for _, line in ranked[:TELLING])

@@ -35,12 +35,13 @@ class Hit:
     """One entry's match.
 
     ``line`` is the cleaned decisive line; ``groups`` are the named groups of the
-    pattern, for filling in words.
+    pattern, for filling in words; ``numbers`` are all lines that the match touches.
     """
 
     entry: Entry
     line: Line
     groups: Mapping[str, str]
+    numbers: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Matcher:
             hits += found
             known = {hit.entry.id for hit in found}
             by_number = {line.number: line for line in stretch.lines}
-            hits += self._in_whole(unwrapped(first, raws, by_number), log, known)
+            for wholes in unwrapped(first, raws, by_number):
+                hits += self._in_whole(wholes, log, known)
         lines = tuple(line for stretch in stretches for line in stretch.lines)
         hits.sort(key=lambda hit: hit.line.number)
         return Read(lines, tuple(hits), excerpt.lines)
@@ -123,7 +125,12 @@ class Matcher:
                         continue
                     seen.add((entry.id, where))
                     often[entry.id] += 1
-                    yield Hit(entry, stretch.lines[where], _groups(found))
+                    touched = frozenset(
+                        stretch.lines[part].number
+                        for part in _touched(found.span(), parts)
+                    )
+                    groups = {k: v for k, v in found.groupdict().items() if v}
+                    yield Hit(entry, stretch.lines[where], groups, touched)
 
     def _in_whole(
         self, wholes: Sequence[Whole], log: _Log, known: set[str]
@@ -162,11 +169,14 @@ class _Stretch:
         first = self.lines[index]
         yield first.text, [(0, index)]
         parts = [index]
+        last = index
         for follower in range(index + 1, min(index + 4 * JOINED, len(self.lines))):
             line = self.lines[follower]
-            if line.source != first.source:
-                # another process wrote between two lines of this one
+            if line.source != first.source and (line.source or follower > last + 1):
+                # another process wrote between two lines of this one; only the rest
+                # of a broken line has no prefix at all
                 continue
+            last = follower
             before = self.lines[parts[-1]]
             goes_on = line.indent > 0 or before.width >= _NARROW
             if not line.text or not goes_on or len(parts) == JOINED:
@@ -214,10 +224,6 @@ def _part(whole: Whole, entry: Entry) -> int:
     return whole.line.number
 
 
-def _groups(found: re.Match[str]) -> dict[str, str]:
-    return {name: value for name, value in found.groupdict().items() if value}
-
-
 def _in_context(match: Match, stretch: _Stretch, index: int, log: _Log) -> bool:
     return all(_near(need, stretch, index, log) for need in match.needs) and not any(
         _near(bar, stretch, index, log) for bar in match.unless
@@ -248,9 +254,20 @@ def _search(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
 
 def _decisive(span: tuple[int, int], parts: list[tuple[int, int]]) -> int:
     """Return the index of the line that holds most of a match."""
+    return -max((held, -place) for place, held in _overlaps(span, parts))[1]
+
+
+def _touched(span: tuple[int, int], parts: list[tuple[int, int]]) -> list[int]:
+    """Return the indexes of all lines that hold some of a match."""
+    held = [place for place, held in _overlaps(span, parts) if held > 0]
+    return held or [_decisive(span, parts)]
+
+
+def _overlaps(
+    span: tuple[int, int], parts: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
     ends = [start for start, _ in parts[1:]] + [span[1] + 1]
-    overlaps = [
-        (min(span[1], end) - max(span[0], start), -place)
+    return [
+        (place, min(span[1], end) - max(span[0], start))
         for (start, place), end in zip(parts, ends, strict=True)
     ]
-    return -max(overlaps)[1]

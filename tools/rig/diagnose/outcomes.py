@@ -18,8 +18,9 @@ SUCCESS: tuple[tuple[Phase, tuple[str, ...], re.Pattern[str]], ...] = tuple(
     for phase, needles, pattern in (
         (
             Phase.CONFIGURE,
-            ("build files have been written", "generating done"),
-            r"^-- (?:Build files have been written to|Generating done)",
+            ("build files have been written",),
+            # fetched parts are configured before what needs them
+            r"^-- Build files have been written to: (?!\S*-subbuild)",
         ),
         (
             Phase.INSTALL,

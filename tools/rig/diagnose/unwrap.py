@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.rig.diagnose.clean import Line, clean, unpainted
+from tools.rig.diagnose.clean import Line, clean, unpainted, unprefixed
 
 NARROWEST, WIDEST = 40, 400
 """Columns of terminals; a log whose longest line is longer was not broken by one."""
@@ -41,8 +41,8 @@ class Whole:
 
 def unwrapped(
     first: int, raws: Sequence[str], lines: Mapping[int, Line]
-) -> list[Whole]:
-    """Return all lines with the broken ones made whole; nothing when none is broken.
+) -> list[list[Whole]]:
+    """Return all lines with the broken ones made whole, in each way that they may be.
 
     Parameters
     ----------
@@ -54,6 +54,15 @@ def unwrapped(
         The same, cleaned, by number.
     """
     bare = [unpainted(raw.rstrip("\r\n")) for raw in raws]
+    readings = [bare]
+    # or it was broken first, and then a collector put a prefix before each part
+    inner = [unprefixed(text) for text in bare]
+    if all(len(text) < len(whole) for text, whole in zip(inner, bare, strict=True)):
+        readings.append(inner)
+    return [wholes for texts in readings if (wholes := _joined(first, texts, lines))]
+
+
+def _joined(first: int, bare: Sequence[str], lines: Mapping[int, Line]) -> list[Whole]:
     width = max(map(len, bare), default=0)
     if not NARROWEST <= width <= WIDEST:
         return []
