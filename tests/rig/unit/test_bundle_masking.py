@@ -53,6 +53,10 @@ LAX = settings(
 # what is written, and what is left of it
 MASKED = [
     ("password = correct horse battery", "password = ***"),
+    ("a: line 7: password = *** horse", "a: line 7: password = ***"),
+    ("  line 7: password: *** horse", "  line 7: password: ***"),
+    ("     12  password: correct horse", "     12  password: ***"),
+    ("secret=abc'123x", "secret=***"),
     ("  password: correct horse", "  password: ***"),
     ("HF_TOKEN=abc vllm serve m", "HF_TOKEN=*** vllm serve m"),
     ("setenv MY_SECRET abc", "setenv MY_SECRET ***"),
@@ -68,6 +72,20 @@ MASKED = [
     ("sshpass -p sesame ssh x", "sshpass -p *** ssh x"),
     ("https://bob:hun/ter2@host.example/x", "https://***@host.example/x"),
     ("basic Ym9iOnB3", "basic ***"),
+    ("docker login -u bob -p sesame r", "docker login -u bob -p *** r"),
+    ("openssl -passin pass:sesame", "openssl -passin pass:***"),
+    ("redis-cli -h x -a sesame", "redis-cli -h x -a ***"),
+    ("echo sesame | sudo -S ls", "echo *** | sudo -S ls"),
+    ("Password for user bob: ses4me", "Password for user bob: ***"),
+    ("the password is ses4me", "the password is ***"),
+    ("ENV HF_TOKEN abc123x", "ENV HF_TOKEN ***"),
+    ("('HF_TOKEN', 'abc')", "('HF_TOKEN', '***')"),
+    ("?x=password%3Dabc%26b", "?x=password%3D***%26b"),
+    ("HF_TOKEN: |\n  abc", "HF_TOKEN: ***\n  ***"),
+    ("HF_TOKEN=\nzX81kLmQp02Jk", "HF_TOKEN=\n***"),
+    ("https://hooks.slack.com/services/T0AB/B0CD/abc123xabc", "***"),
+    ("bot123456789:AAabcdefghijklmnopqrstuvwxyz0123", "***"),
+    ("args: {'api_key': ['abc', 'd']}", "args: {'api_key': ***}"),
     ("using token zX81kLmQp02Jk now", "using token *** now"),
     ("glrt-" + "aB3" * 7, "***"),
     ("\x1b[31mhf_" + "aB3" * 8 + "\x1b[0m", "***"),
@@ -92,6 +110,13 @@ MASKED = [
 ]
 
 READABLE = [
+    "HF_TOKEN=\nHOME=there",
+    "echo done | tee log",
+    "first pass: 3",
+    "copying passes/inductor_pass.py -> build/lib.linux-x86_64-cpython-312/passes",
+    "dict_keys(['AfmoeForCausalLM', 'LlamaForCausalLM'])",
+    "Unimplemented keys: ['x'], 'type': 'BadRequestError'",
+    "the token is invalid",
     "CUDA 12.4.131.0, driver 580.95.05",
     "12.4.131.0",
     "nvidia-cublas-cu12       12.4.5.8",
@@ -181,6 +206,7 @@ class TestProperties:
         *("login a ", "<a ", "x\n", "\\", '"', "http://", "name: ", "\\u0041", "%41"),
         *("q8ZkLm2Px0vv", "-----BEGIN PRIVATE KEY-----\n", "/home/", " ", "Serial: "),
         *("&#65;", "mysql -p ", "basic YWJj ", "eyJaaaaaaaa.", "aa:", "token x ", "="),
+        *("tokenizer=", "my_key: ", "A_TOKEN ", "echo a|", "('a','", "a%3D", "a:\n"),
         *("ab-12.", "\x1b[", "\x1b]", "user=", "(", "-u a:", "value:", "<host-1>"),
     ],
 )

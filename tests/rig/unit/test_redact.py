@@ -44,6 +44,25 @@ MASKED = [
     (f"redis://:{SECRET}@host:1/0", "redis://***@host:1/0"),
     (f"https://h/x?token={SECRET}&y=1", "https://h/x?token=***&y=1"),
     (f"https://h/x?X-Amz-Signature={SECRET}&y", "https://h/x?X-Amz-Signature=***&y"),
+    (
+        f"args: {{'api_key': ['{SECRET}', 'b'], 'c': 1}}",
+        "args: {'api_key': ***, 'c': 1}",
+    ),
+    (f"Namespace(api_key=['{SECRET}'])", "Namespace(api_key=***)"),
+    (f"['vllm', '--api-key', '{SECRET}']", "['vllm', '--api-key', '***']"),
+    (f'{{\\"password\\": \\"{SECRET}\\"}}', '{\\"password\\": ***}'),
+    (f'password="a\\"{SECRET}"', 'password="***"'),
+    (f"secret=a'{SECRET} b", "secret=*** b"),
+    (f'password="{SECRET}', "password=***"),
+    (f"export A_TOKEN=$'{SECRET}'", "export A_TOKEN=***"),
+    (f"passphrase => '{SECRET}'", "passphrase => '***'"),
+    (f"$env:HF_TOKEN = '{SECRET}'", "$env:HF_TOKEN = '***'"),
+    (f"PGPASSWORD={SECRET} psql", "PGPASSWORD=*** psql"),
+    (f"REDIS_AUTH={SECRET}", "REDIS_AUTH=***"),
+    (
+        f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{SECRET}",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----***",
+    ),
     ("hf_" + "aB3" * 10, "***"),
     ("ghp_" + "aB3" * 12, "***"),
     ("github_pat_" + "aB3" * 12, "***"),
@@ -93,6 +112,7 @@ READABLE = [
     "sk-learn-contrib-examples-long-name",
     "--password -x",
     "--token",
+    "cannot determine user credentials: No such process",
     "nothing at all",
 ]
 
@@ -112,13 +132,29 @@ class TestText:
         assert redact.text(line) == line
 
     @pytest.mark.parametrize(
-        "line", ["a" * 100_000 + "token", "token-" * 20_000, "-" * 100_000 + "key"]
+        "line",
+        [
+            "a" * 100_000 + "token",
+            "token-" * 20_000,
+            "-" * 100_000 + "key",
+            "tokenizer=" * 10_000,
+            "my_key: " * 12_000,
+        ],
     )
     def test_long_lines_take_no_time(self, line: str) -> None:
         """A line of compiler flags, however long, does not hold up a build."""
         start = time.monotonic()
         assert len(redact.text(line)) == len(line)
         assert time.monotonic() - start < 2
+
+
+def test_values() -> None:
+    """What is masked is told to whoever must find it in other places."""
+    line = f"a: {{'api_key': '{SECRET}'}} https://u:p1@h/ Bearer ab.12345 hf_{'a1' * 9}"
+    assert redact.values(f"{line}\ntoken=***") == {
+        *(SECRET, "p1", "ab.12345", "hf_" + "a1" * 9),
+    }
+    assert redact.values("nothing at all") == set()
 
 
 class TestArgv:

@@ -29,13 +29,13 @@ _LEAST = 12
 
 _WORDS = (
     r"(?:api|access|secret|private|auth|bearer|account|signing|encryption|license)?"
-    r"[ _-]?(?:tokens?|secrets?|passwords?|passwd|passphrase|passcode|pwd|pass|keys?|"
+    r"[ _-]?(?:tokens?|secrets?|passwords?|passwd|passphrase|passcode|pwd|key|"
     r"credentials?|cred|bearer|auth|authorization|signature|sig|cookie|session|login|"
     r"otp|pin)"
 )
 _BEHIND = re.compile(
-    rf"(?<![A-Za-z])(?P<head>{_WORDS}(?![A-Za-z])[^\w\n/]{{1,6}}(?:[A-Za-z]{{1,12}}"
-    rf"[^\w\n/]{{1,6}}){{0,3}}?)(?P<value>[\w+/=.~!$%^*@#?-]{{{_LEAST},512}})",
+    rf"(?<![A-Za-z])(?P<head>{_WORDS}(?![A-Za-z])[^\w\n/.>\[\]()]{{1,6}}(?:[A-Za-z]{{1,12}}"
+    rf"[^\w\n/.>\[\]()]{{1,6}}){{0,3}}?)(?P<value>[\w+/=.~!$%^*@#?-]{{{_LEAST},512}})",
     re.IGNORECASE,
 )
 _PAIR = re.compile(
@@ -49,10 +49,15 @@ _ELEMENT = re.compile(
     r"(?P<value>[^<>\n]+)(?=</)"
 )
 _LINE = re.compile(
-    r"(?P<head>^[ \t]*(?:export[ \t]+|setenv[ \t]+|set[ \t]+|-[ \t]+)?[\"']?"
-    r"(?P<name>[\w.-]{1,128})[\"']?(?:[ \t]{0,64}[:=][ \t]{0,64}|[ \t]{1,64}))"
-    r"(?P<value>[^\s\"'{\[(<|>*][^\n\"']*)",
+    r"(?P<head>^[ \t]*(?:(?:line[ ])?\d{1,12}:?[ \t]+)?(?:export[ \t]+|setenv[ \t]+|"
+    r"set[ \t]+|-[ \t]+)?[\"']?(?P<name>[\w.-]{1,128})[\"']?"
+    r"(?:[ \t]{0,64}[:=][ \t]{0,64}|[ \t]{1,64}))(?P<value>[^\s\"'{\[(<|>][^\n]*)",
     re.MULTILINE,
+)
+_IN_LINE = re.compile(
+    r"(?P<head>(?<![\w.-])(?P<name>[\w.-]{0,64}(?:pass|secret|token)[\w.-]{0,64})[ \t]"
+    r"{1,64}=[ \t]{1,64})(?P<value>[^\s\"'{\[(<|>][^\n]*)",
+    re.IGNORECASE,
 )
 _NETRC = re.compile(
     r"(?P<head>\blogin\s{1,64}(?P<login>\S{1,256})\s{1,64}(?:account\s{1,64}\S{1,256}"
@@ -63,8 +68,36 @@ _USER = re.compile(
     r"(?P<login>[\w.@+-]{1,128}):)(?P<value>[^\s\"']+)"
 )
 _PROGRAM = re.compile(
-    r"(?P<head>\b(?:mysql\w{0,16}|mariadb\w{0,16}|sshpass|7z|unzip)\b[^\n|;]{0,256}? "
-    r"-(?:p|P)[ ]?)(?P<value>[^\s\"']+)"
+    r"(?P<head>\b(?:(?:mysql\w{0,16}|mariadb\w{0,16}|sshpass|7z|unzip|"
+    r"(?:docker|podman|nerdctl|skopeo|helm)[ ](?:registry[ ])?login)\b[^\n|;]{0,256}?"
+    r" -[pP]|redis-cli\b[^\n|;]{0,256}? -a|pass(?:word)?:(?!//))[ =]?)"
+    r"(?P<value>[^\s\"']{4,})"
+)
+_PIPED = re.compile(
+    r"(?P<head>\becho[ ](?:-n[ ])?[\"']?)(?P<value>[^\s\"'|]+)(?=[\"']?[ ]*\|[ ]*"
+    r"(?:sudo[ ]|docker[ ]|podman[ ]|helm[ ]|passwd|chpasswd|gpg[ ]|openssl[ ]))"
+)
+_SAID = re.compile(
+    r"(?P<head>\b(?:(?:password|passphrase|passcode)[ ]for[ ][^:\n]{1,64}:[ ]|"
+    r"(?:pass(?:word|phrase|code)|token|secret|api[ _-]?key)[ ](?:is|was)[ :]{1,2}))"
+    r"(?P<value>[\"']?(?=[^\s\"']{0,256}\d)[^\s\"']{5,256})",
+    re.IGNORECASE,
+)
+_SPACED = re.compile(
+    r"(?P<head>(?<![\w.-])(?P<name>[A-Z][A-Z0-9_]{2,64}|[A-Za-z]{1,32}[_-][\w-]{2,64})"
+    r"[ \t]{1,8})(?P<value>(?=[\w+/=.~-]{0,256}\d)(?=[\w+/=.~-]{0,256}[A-Za-z])"
+    r"[\w+/=.~-]{6,256})(?![\w:(\[])"
+)
+_TUPLE = re.compile(
+    r"(?P<head>\([\"'](?P<name>[\w.-]{1,128})[\"'],[ ]{0,8}[\"'])(?P<value>[^\"'\n]+)"
+)
+_QUERY = re.compile(
+    r"(?P<head>(?<![\w.-])(?P<name>[\w.-]{1,128})%3[Dd])(?P<value>[^\s&%\"']+)"
+)
+_BLOCK = re.compile(
+    r"(?P<head>(?<![\w.-])(?P<name>[\w.-]{1,128})[\"']?[ \t]{0,8}[:=][ \t]{0,8}"
+    r"(?P<sign>[|>][+-]?)?[ \t]{0,8}\n[ \t]{0,64})(?P<value>\S+)(?=[ \t]{0,8}$)",
+    re.MULTILINE,
 )
 _BASIC = re.compile(
     r"(?P<head>\bbasic[ \t]+)(?P<value>[A-Za-z0-9+/_-]{6,}={0,2})", re.IGNORECASE
@@ -87,6 +120,8 @@ _SHAPES = re.compile(
     r"nvapi-[\w-]{20,}|gsk_[A-Za-z0-9]{20,}|pplx-[A-Za-z0-9]{20,}|tgp_v1_[\w-]{20,}|"
     r"ATATT3[\w=-]{20,}|(?:ACCA|AROA|AIDA|ABIA)[A-Z0-9]{16}|AKID[A-Za-z0-9]{24,}|"
     r"AGE-SECRET-KEY-1[A-Z0-9]{20,}|api_org_[A-Za-z]{24,}|wandb_v1_\w{20,}|"
+    r"https://hooks\.slack\.com/services/[\w/]{16,}|(?:bot)?\d{8,10}:AA[\w-]{30,}|"
+    r"https://discord(?:app)?\.com/api/webhooks/[\w/-]{16,}|[\w.~-]{3}\dQ~[\w.~-]{30,}|"
     r"hvs\.[\w-]{20,}|eyJ[\w-]{8,4000}\.[\w-]{8,4000}(?:\.[\w-]{0,4000})?|"
     r"shpat_[a-f0-9]{24,}|figd_[\w-]{20,}|lin_api_\w{20,}|ya29\.[\w-]{16,})"
 )
@@ -116,7 +151,7 @@ def is_random(value: str) -> bool:
     # words joined by signs are names: "max-model-len-8192", "libfoo.so.1"
     parts = re.split(r"[^A-Za-z0-9]+", core)
     if max(map(len, parts)) < 8 or all(p.isdigit() or p.isalpha() for p in parts):
-        return not kinds[0] and len(parts) == 1 and _changes(core) > len(core) / 4
+        return not kinds[0] and len(parts) == 1 and _changes(core) > len(core) * 0.45
     return _bits(core) >= RANDOM_BITS
 
 
@@ -132,7 +167,9 @@ def _bits(value: str) -> float:
 
 
 def _masked(match: re.Match[str], is_secret: Callable[[re.Match[str]], bool]) -> str:
-    if match["value"].startswith(MASK) or not is_secret(match):
+    # of several words the first may have been masked before
+    first = match.re not in (_LINE, _IN_LINE) and match["value"].startswith(MASK)
+    if first or match["value"].strip() == MASK or not is_secret(match):
         return str(match[0])
     tail = str(match[0])[len(match["head"]) + len(match["value"]) :]
     if match.re is _URL:
@@ -156,6 +193,11 @@ def _line(match: re.Match[str]) -> bool:
     if "=" not in head and ":" not in head and "setenv" not in head:
         return False
     return is_secret_name(match["name"])
+
+
+def _block(match: re.Match[str]) -> bool:
+    """Tell a value on the line below from the next variable."""
+    return _named(match) and bool(match["sign"] or is_random(match["value"]))
 
 
 def _behind(match: re.Match[str]) -> bool:
@@ -183,12 +225,19 @@ def _encoded(match: re.Match[str]) -> bool:
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_KEY_END, _always),
     (_URL, _always),
+    (_BLOCK, _block),
     (_LINE, _line),
+    (_IN_LINE, _named),
     (_PAIR, _named),
     (_ELEMENT, _named),
     (_NETRC, _always),
     (_USER, _password),
     (_PROGRAM, _always),
+    (_PIPED, _always),
+    (_SAID, _always),
+    (_SPACED, _named),
+    (_TUPLE, _named),
+    (_QUERY, _named),
     (_BASIC, _encoded),
     (_SHAPES, _always),
     (_BEHIND, _behind),

@@ -41,6 +41,7 @@ _SECRET_WORDS = frozenset(
         "sshpass",
     ]
 )
+_SECRET_ENDS = ("password", "passwd", "apikey")
 # before "key": a key that opens something, and not a key to sort or cache by
 _KEY_KINDS = frozenset(
     [
@@ -58,41 +59,12 @@ _KEY_KINDS = frozenset(
     ]
 )
 # before "token": a piece of text, and not a pass
-_TEXT_TOKENS = frozenset(
-    [
-        "eos",
-        "bos",
-        "pad",
-        "unk",
-        "sep",
-        "cls",
-        "mask",
-        "per",
-        "next",
-        "last",
-        "first",
-        "start",
-        "stop",
-        "end",
-        "special",
-        "prompt",
-        "image",
-        "video",
-        "audio",
-        "text",
-        "input",
-        "output",
-        "added",
-        "new",
-        "each",
-        "draft",
-        "generated",
-        "sampled",
-        "expected",
-        "unexpected",
-        "invalid",
-    ]
-)
+_TEXT_WORDS = """
+    eos bos pad unk sep cls mask per next last first start stop end special prompt
+    image video audio text input output added new each draft generated sampled
+    expected unexpected invalid
+"""
+_TEXT_TOKENS = frozenset(_TEXT_WORDS.split())
 # at the end: the place or the size of a secret, and not the secret
 _HARMLESS_ENDS = frozenset(
     [
@@ -114,15 +86,21 @@ _HARMLESS_ENDS = frozenset(
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
 _STEM = (
     r"token|secret|passw|passphrase|passcode|sshpass|pwd|_PASS|key|credential|"
-    r"authorization|cookie"
+    r"authorization|cookie|_auth"
 )
 # lengths are bounded here and below, so that no line takes more than linear time
-_NAME = rf"(?<![\w.:-])-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}"
-_ASSIGNED = re.compile(
-    rf"(?P<name>{_NAME})(?P<sep>[\"']?:[ \t]+|[\"']:|[\"']?[ \t]*=(?!=)[ \t]*|[ \t]+)"
-    r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'&]+)",
-    re.IGNORECASE,
+_NAME = rf"(?<![\w.-])(?<!::)-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}"
+_SEP = (
+    r"\\*[\"']?[ \t]*(?:=>|:=|=(?!=))[ \t]*|\\*[\"']:[ \t]*|:[ \t]+|"
+    r"[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]+"
 )
+_VALUE = (
+    r"\*\*\*|"
+    r"\"(?:[^\"\\\n]|\\.)*+\"|\$?'(?:[^'\\\n]|\\.)*+'|\\+[\"'][^\"'\\\n]*+\\+[\"']|"
+    r"\[[^\]\n]*+\]|\([\"'][^)\n]*+\)|[\"']?[^\s\"'&]+(?:[\"'](?=\w)[^\s\"'&]+)*"
+)
+_ASSIGNED = re.compile(rf"(?P<name>{_NAME})(?P<sep>{_SEP})", re.IGNORECASE)
+_ASSIGNED_VALUE = re.compile(_VALUE)
 _HEADER = re.compile(
     r"(?P<head>(?:authorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:\w+[ \t]+)?|"
     r"cookie[\"']?:[ \t]*[\"']?))(?P<value>[^\"'\n]+)",
@@ -149,7 +127,7 @@ _SHAPES = re.compile(
     r"eyJ[\w-]{8,4000}\.eyJ[\w-]{8,4000}\.[\w-]*)"
 )
 _KEY_BLOCK = re.compile(
-    r"(?P<head>-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----)(?P<value>.*?)"
+    r"(?P<head>-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)(?P<value>.*?)"
     r"(?P<tail>-----END [A-Z0-9 ]+-----|\Z)",
     re.DOTALL,
 )
@@ -167,7 +145,7 @@ def is_secret_name(name: str) -> bool:
     words = [w.lower() for w in _WORD.findall(name)]
     if not words or words[-1] in _HARMLESS_ENDS:
         return False
-    if not _SECRET_WORDS.isdisjoint(words):
+    if not _SECRET_WORDS.isdisjoint(words) or words[-1].endswith(_SECRET_ENDS):
         return True
     pairs = list(zip(["", *words], words))
     if any(after == "key" and before in _KEY_KINDS for before, after in pairs):
@@ -176,7 +154,7 @@ def is_secret_name(name: str) -> bool:
     if last == "token":
         return before not in _TEXT_TOKENS and "per" not in words
     # PWD and OLDPWD are folders; a first pass is a stage of work
-    return (last == "pwd" and before != "") or name.endswith("_PASS")
+    return (last == "pwd" and before != "") or name.endswith(("_PASS", "_AUTH"))
 
 
 def text(value: str) -> str:
@@ -243,7 +221,7 @@ def _line(value: str, found: set[str]) -> str:
     value = str(_SIGNED.sub(partial(_mask_value, found), value))
     value = str(_HEADER.sub(partial(_mask_value, found), value))
     value = str(_BEARER.sub(partial(_mask_value, found), value))
-    value = str(_ASSIGNED.sub(partial(_mask_assigned, found), value))
+    value = _mask_assigned(value, found)
     return str(_SHAPES.sub(partial(_mask_value, found), value))
 
 
@@ -257,26 +235,37 @@ def _mask_value(found: set[str], match: re.Match[str]) -> str:
     return f"{match['head']}{MASK}"
 
 
-def _mask_assigned(found: set[str], match: re.Match[str]) -> str:
-    name, sep, value = str(match["name"]), str(match["sep"]), str(match["value"])
-    if name.lower().endswith(("authorization", "cookie")) and "=" not in sep:
-        # a header: its whole value is masked already
-        return str(match[0])
-    # "/etc/passwd: is no folder" names a file
-    of_path = match.start() > 0 and match.string[match.start() - 1] == "/"
-    if of_path and "=" not in sep:
-        return f"{name}{sep}{_text(value, found)}"
-    if not is_secret_name(name) or not _is_assignment(name, sep, value):
-        return f"{name}{sep}{_text(value, found)}"
-    quote = value[0] if value[0] in "\"'" else ""
-    found.add(value.strip(quote) if quote else value)
-    return f"{name}{sep}{quote}{MASK}{quote}"
+def _mask_assigned(text: str, found: set[str]) -> str:
+    out: list[str] = []
+    at = 0
+    # a value is looked at only behind a secret's name: it may be the rest of the line
+    while match := _ASSIGNED.search(text, at):
+        name, sep = str(match["name"]), str(match["sep"])
+        out.append(text[at : match.end()])
+        at = match.end()
+        # "/etc/passwd: is no folder" names a file
+        of_path = match.start() > 0 and text[match.start() - 1] == "/"
+        # the whole value of a header is masked already
+        of_header = name.lower().endswith(("authorization", "cookie"))
+        if ("=" not in sep and (of_path or of_header)) or not is_secret_name(name):
+            continue
+        value = _ASSIGNED_VALUE.match(text, at)
+        if value and _is_assignment(name, sep, value[0]):
+            first, last = value[0][0], value[0][-1]
+            quote = first if first in "\"'" and last == first else ""
+            found.add(value[0].strip("\"'[]()\\"))
+            out.append(f"{quote}{MASK}{quote}")
+            at = value.end()
+    return "".join([*out, text[at:]])
 
 
 def _is_assignment(name: str, sep: str, value: str) -> bool:
     """Tell ``--api-key X`` and ``token=X`` from prose and from program text."""
-    if sep.isspace():
+    if sep.isspace() or "," in sep:
         return name.startswith("-") and not value.startswith("-")
+    if sep.lstrip().startswith(":") and name.lower() in ("credentials", "secrets"):
+        # "cannot determine user credentials: no such process"
+        return any(c.isdigit() for c in value)
     if name.lower() != "token" or sep == "=":
         return True
     # "unexpected token: foo", "auto token = next();"
