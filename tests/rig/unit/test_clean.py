@@ -31,6 +31,9 @@ PREFIXES = [
     "#12 34.56 ",
     "#12 34.56   ",
     "#12   ",
+    "93.1 ",
+    "4814.8   ",
+    "E   ",
     "##[error]",
     "nox > ",
     "(EngineCore_DP0 pid=12) ",
@@ -132,6 +135,19 @@ class TestLanguages:
             ("已杀死", "Killed"),
             ("a.c:1:2: schwerwiegender Fehler: x", "fatal error: x"),
             ("b.h: Datei oder Verzeichnis nicht gefunden", "No such file or directory"),
+            (
+                "a.c:1: erreur fatale : b.h : Aucun fichier ou dossier de ce type",
+                "fatal error: b.h: No such file or directory",
+            ),
+            ("ld: ошибка: На устройстве не осталось свободного места", "No space left"),
+            ("cc1: エラー: メモリを確保できません", "error: Cannot allocate memory"),
+            ("ld: -lcuda kann nicht gefunden werden", "cannot find -lcuda"),
+            (
+                "ld: 找不到 -lcuda: 没有那个文件或目录",
+                "cannot find -lcuda: No such",
+            ),
+            ("ld: ne peut trouver -lcudart", "cannot find -lcudart"),
+            ("ld: -lnccl が見つかりません", "cannot find -lnccl"),
         ],
     )
     def test_messages(self, foreign: str, english: str) -> None:

@@ -50,6 +50,11 @@ _CAUSES = {
     "uv resolver": "  × No solution found when resolving dependencies:",
     "uv download": "error: Failed to fetch: `https://index.invalid/torch.whl`",
     "pip resolver": "ERROR: No matching distribution found for torch==9.9",
+    "rust": "error[E0277]: the trait bound `A: B` is not satisfied",
+    "rust at run time": "thread 'main' panicked at src/main.rs:14:9:",
+    "meson": "meson.build:14:0: ERROR: Problem encountered: no",
+    "aborted": "Aborted (core dumped)",
+    "loader": "./x: error while loading shared libraries: a.so: cannot open",
     "ninja": "ninja: error: loading 'build.ninja': No such file or directory",
 }
 
@@ -94,6 +99,29 @@ def test_a_report_beats_consequences(log: str, text: str) -> None:
     assert found.text.startswith(text)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "E: Unable to locate package g++-99",
+        "FAILURE: Build failed with an exception.",
+        "BUILD FAILED",
+        "1 failed, 3 passed in 2.1s",
+        "scons: *** [x] Error 1",
+        "cp: cannot stat 'x': No such file or directory",
+        "zsh: segmentation fault  python x.py",
+        "*** stack smashing detected ***: terminated",
+        "##[error]Process completed with exit code 1.",
+        "/usr/bin/python3: No module named pip",
+        "dpkg: error processing package x (--configure):",
+    ],
+)
+def test_a_failure_of_any_tool_is_one(line: str) -> None:
+    """What no entry knows is a failure all the same."""
+    found = first_error(lines(f"all well\n{line}\n"))
+    assert found is not None
+    assert found.line == 2
+
+
 def test_a_later_cause_beats_an_earlier_report() -> None:
     """An exception that was printed and survived does not hide the compiler."""
     found = first_error(lines("ImportError: optional\nstep\na.c:1:1: error: x\n"))
@@ -125,6 +153,10 @@ def test_consequences_alone_are_better_than_nothing() -> None:
         "[3/9] Building CXX object error_codes.cpp.o",
         "/usr/bin/ld: warning: a.o: missing .note.GNU-stack",
         "copying errors.py -> build",
+        "a.py:283: UserWarning: Failed to initialize NumPy: No module named 'numpy'",
+        "process exited with exit code 0",
+        "0 errors detected",
+        "0 failed, 12 passed in 3.2s",
         "",
     ],
 )

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import regex as re
 
+from tools.rig.diagnose.foreign import english
+
 LIMIT = 4000
 """Characters of a line that are looked at: echoed link commands are very long."""
 
@@ -87,11 +89,9 @@ def _one(number: int, text: str) -> Line:
     width = len(text)
     bare = _FRAME.sub("", text)
     indent = len(text) - len(bare)
-    if not bare.isascii() or _GERMAN.search(bare):
+    if not bare.isascii():
         bare = bare.translate(_QUOTES)
-        for foreign, english in FOREIGN:
-            bare = bare.replace(foreign, english)
-    return Line(number, bare.rstrip(), source, _depth(source), indent, width)
+    return Line(number, english(bare).rstrip(), source, _depth(source), indent, width)
 
 
 def _depth(source: str) -> int:
@@ -127,6 +127,8 @@ _PREFIX = re.compile(
     rf"|\[{_DAY} {_MONTH} [ \d]\d [\d:]{{8}} \d{{4}}\] "
     # container runtimes, compose, image builds, CI
     r"|(?:stdout|stderr) [FP] |[A-Za-z][\w.-]{0,60} +\| |#\d+ (?:\d+\.\d+ )?"
+    # the summary of a failed image build repeats its lines without the step
+    r"|\d{1,6}\.\d{1,4} (?=[\s\w\[({<>/*'\"-])|E {3}(?=\S)"
     r"|##\[(?:error|warning|debug|group)\]|nox > |(?:> )+|\+\d\d:\d\d:\d\d "
     # who of several processes wrote it
     r"|\((?P<process>[A-Za-z_][\w.:-]{0,60}(?:,? \w+(?:=[\w.:-]+)?){0,4}"
@@ -143,28 +145,3 @@ _FRAME = re.compile(r"^(?:[\s│├└╰╭╯╮┃▶]|─+[▶>]|\| +|\+-[+-
 _QUOTES = str.maketrans(
     {**dict.fromkeys("‘’‚‛“”„«»‹›´「」", "'"), "\u00a0": " ", "\u202f": " "}
 )
-
-_GERMAN = re.compile("Fehler|nicht gefunden")
-
-FOREIGN = (
-    # compilers and make, then the C library's messages, as their own translations say
-    ("致命错误：", "fatal error: "),
-    ("错误：", "error: "),
-    ("错误 ", "Error "),
-    ("警告：", "warning: "),
-    ("附注：", "note: "),
-    ("对'", "undefined reference to '"),
-    ("没有那个文件或目录", "No such file or directory"),
-    ("设备上没有空间", "No space left on device"),
-    ("权限不够", "Permission denied"),
-    ("无法分配内存", "Cannot allocate memory"),
-    ("已杀死", "Killed"),
-    ("设备或资源忙", "Device or resource busy"),
-    ("文本文件忙", "Text file busy"),
-    ("只读文件系统", "Read-only file system"),
-    ("schwerwiegender Fehler: ", "fatal error: "),
-    ("Fehler: ", "error: "),
-    ("Datei oder Verzeichnis nicht gefunden", "No such file or directory"),
-    ("Auf dem Gerät ist kein Speicherplatz mehr verfügbar", "No space left on device"),
-)
-"""What translated programs say, and what that is in English."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import regex as re
 from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
-from tools.rig.diagnose.clean import FOREIGN
+from tools.rig.diagnose import foreign
 from tools.rig.diagnose.entries import FARTHEST
 
 OFTEN = 16
@@ -52,7 +52,8 @@ SIGNALS = (
     "warning",
     "abort",
     "core dumped",
-    *(foreign.lower() for foreign, _ in FOREIGN),
+    "panicked",
+    *foreign.SIGNALS,
 )
 """Words that make a line worth keeping though no entry may know it."""
 

@@ -119,7 +119,8 @@ def rank_of(text: str) -> Rank | None:
 _WORTH_A_LOOK = re.compile(
     r"error|exception|fatal|fail|kill|signal|No s|no s|cannot|undefined|multiple"
     r"|exceeded|exhausted|denied|busy|stale|bad_alloc|fault|\*\*\*|not found|Errno"
-    r"|SystemExit|Read-only|stopped|Could not|\bld(?:\.\w+)?: ",
+    r"|SystemExit|Read-only|stopped|Could not|panicked|abort|terminate|^E: |trap"
+    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: ",
     re.IGNORECASE,
 )
 """A cheap test first: almost all lines of a log are progress."""
@@ -128,32 +129,39 @@ _WORTH_A_LOOK = re.compile(
 _HARMLESS = re.compile(
     r"fatal: (?:not a git repository|no tag exactly|No names found|no upstream)"
     r"|^\S*: warning: |^warning:|^-- (?:Performing|Looking|Check)"
-    r"|^CMake (?:Deprecation )?Warning",
+    r"|^CMake (?:Deprecation )?Warning|:\d+: [A-Z]\w*Warning: ",
 )
 
 _CONSEQUENCE = re.compile(
     r"^ninja: build stopped|CalledProcessError|subprocess-exited-with-error"
     r"|^FAILED: |^g?make(?:\[\d+\])?: \*\*\* .*(?:Error \d+|Waiting)"
     r"|^error: (?:metadata-generation-failed|failed-wheel-build|legacy-install)"
-    r"|^collect2: error: ld returned|^error: command .* failed with"
+    r"|^collect2: error: ld (?!terminated)|^error: command .* failed with"
     r"|^ERROR: Failed building|^Failed to build"
     r"|^ERROR: Failed to build|^[×x] (?:Failed to build|Encountered error|Building "
     r"|Preparing |Getting |python setup|pip subprocess)|Configuring incomplete"
-    r"|^\d+ errors? (?:detected|generated)|exit (?:code|status):? \d+$"
+    r"|^[1-9]\d* errors? (?:detected|generated)"
+    r"|exit(?:ed with)? (?:code|status):? [1-9]\d*\.?$"
     r"|^(?:The )?[Bb]uild backend (?:returned|failed)"
     r"|^nox > .*failed with exit code",
 )
 
 _CAUSE = re.compile(
     # compilers: gcc and clang (file:line:col), nvcc and cudafe++ (file(line))
-    r":\d+(?::\d+)?: (?:fatal |internal compiler )?error: "
+    r":\d+(?::\d+)?: (?:fatal |internal compiler )?(?:error|ERROR): "
+    r"|^error\[E\d{4}\]: "
     r"|\(\d+\): (?:catastrophic |internal )?error(?: #[\w-]+)?:"
     r"|^\S+: (?:fatal |internal compiler )?error: "
     r"|^(?:nvcc|ptxas|cicc|nvlink|fatbinary|cudafe\+\+)\s+(?:.*, line \d+; )?"
     r"(?:fatal|error)\b"
     r"|^ptxas .*(?:error|fatal)\s*:"
     # ended from outside
-    r"|^Killed$|^Fatal Python error: |Killed process \d+|line \d+:\s+\d+ (?:Killed|Bus error|Segmentation fault)"
+    r"|^Killed$|^thread '[^']*' (?:\(\d+\) )?panicked at |^panic: "
+    r"|^(?:Aborted|Illegal instruction|Floating point exception|Trace/breakpoint trap)"
+    r"(?: \(core dumped\))?$|^terminate called (?:after|without)"
+    r"|: error while loading shared libraries: |^Fatal Python error: "
+    r"|Killed process \d+|line \d+:\s+\d+ (?:Killed|Bus error"
+    r"|Segmentation fault|Aborted|Illegal instruction)"
     r"|^g?make.* Killed$|(?:died due to|terminated with|terminated by) signal"
     r"|Killed signal terminated|^Segmentation fault|^Bus error"
     # the linker
@@ -180,6 +188,15 @@ _REPORT = re.compile(
     # exceptions whose names end otherwise: they are told by their module
     r"|^(?:[a-z_]\w*\.)+[A-Z]\w+(?<!Warning): |^(?:[a-z_]\w*\.)+\w*Error\w*$"
     r"|^raise [A-Z]|^\w+: FATAL: |: Failed (?:to|with) |Exiting with failure status"
-    r"|^(?:error|ERROR|Error)\b ?:|^g?make(?:\[\d+\])?: \*\*\* "
-    r"|: Permission denied$|: command not found$|: not found$",
+    r"|^(?:FATAL|E|FAILURE|fatal error|Fatal error|FATAL ERROR) ?: "
+    r"|^(?:error|ERROR|Error)\b ?:|^\[ERROR\] |^g?make(?:\[\d+\])?: \*\*\* "
+    r"|: Permission denied$|: command not found$|: not found$"
+    # builders, testers and packagers
+    r"|^(?:BUILD FAILED|Build failed)|^(?:=+ )?[1-9]\d* (?:failed|errors?)[, ]"
+    r"|^\w+: ERROR: |^FAILED tests?/|^scons: \*\*\* |^dpkg: error |unmet dependencies:$"
+    # commands of a script
+    r"|^(?:cp|mv|rm|ln|mkdir|tar|patch|touch|install|[\w./]*python[\d.]*): "
+    r"(?:cannot|can't|\*{4}) |^tar: Error is not "
+    r"|^zsh: (?:segmentation fault|abort|killed)|^\*\*\* [\w ]+ \*\*\*: terminated"
+    r"|^/\S+: No module named ",
 )
