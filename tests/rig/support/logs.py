@@ -94,11 +94,23 @@ MOVING: dict[str, Change] = {"narrow-80": narrow(80), "narrow-120": narrow(120)}
 """Changes that keep the story and move lines."""
 
 
-def damaged(text: bytes, other: bytes, chance: random.Random) -> bytes:
-    """Return a log after an accident: cut, mixed with another, or with noise in it."""
+def damaged(
+    text: bytes, other: bytes, chance: random.Random, *, lines_stay: bool = False
+) -> bytes:
+    """Return a log after an accident: cut, mixed with another, or with noise in it.
+
+    With `lines_stay`, no line is damaged itself: half a warning may be no warning.
+    """
     for _ in range(chance.randint(1, 4)):
-        text = chance.choice(_ACCIDENTS)(text, other, chance)
+        accidents = _ACCIDENTS[: _OF_LINES if lines_stay else None]
+        text = chance.choice(accidents)(text, other, chance)
     return text
+
+
+def _lose(text: bytes, _: bytes, chance: random.Random) -> bytes:
+    lines = text.split(b"\n")
+    start = chance.randint(0, len(lines))
+    return b"\n".join(lines[start : start + chance.randint(0, len(lines))])
 
 
 def _cut(text: bytes, _: bytes, chance: random.Random) -> bytes:
@@ -134,4 +146,5 @@ def _one_line(text: bytes, _: bytes, __: random.Random) -> bytes:
     return text.replace(b"\n", b" ")
 
 
-_ACCIDENTS = (_cut, _mix, _shuffle, _noise, _repeat, _one_line)
+_ACCIDENTS = (_lose, _mix, _repeat, _shuffle, _cut, _noise, _one_line)
+_OF_LINES = 3

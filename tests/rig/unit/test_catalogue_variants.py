@@ -97,7 +97,7 @@ def _accidents(runs: int) -> None:
     for number in range(runs):
         well = number % 4 == 0 and bool(healthy)
         one, two = (chance.choice(healthy if well else texts) for _ in range(2))
-        log = damaged(one, two, chance)
+        log = damaged(one, two, chance, lines_stay=well)
         started = time.monotonic()
         result = examine.stream([log])
         said = words.as_text(result.judgement, "en", {}, result.lines)

@@ -43,6 +43,13 @@ class TestWrapped:
         text = f"{message[:70]}\n{message[70:]}\nshort\n"
         assert numbers(text, GONE) == [("gone", 1)]
 
+    def test_part_of_a_whole(self) -> None:
+        """What only a part of a broken line seems to say is not said."""
+        message = "x" * 50 + " the big thing foo is gone away and more"
+        less = entry("less", r"^ ?foo is gone away")
+        text = f"{message[:64]}\n{message[64:]}\n"
+        assert numbers(text, GONE, less) == [("gone", 2)]
+
     def test_interleaved(self) -> None:
         """Another process may write between two lines of one message."""
         text = (

@@ -93,11 +93,10 @@ class Matcher:
         hits: list[Hit] = []
         for stretch, (first, raws) in zip(stretches, excerpt.stretches, strict=True):
             found = list(self._in_stretch(stretch, log, often))
-            hits += found
-            known = {hit.entry.id for hit in found}
             by_number = {line.number: line for line in stretch.lines}
             for wholes in unwrapped(first, raws, by_number):
-                hits += self._in_whole(wholes, log, known)
+                found = _merged(found, list(self._in_whole(wholes, log)))
+            hits += found
         lines = tuple(line for stretch in stretches for line in stretch.lines)
         hits.sort(key=lambda hit: hit.line.number)
         return Read(lines, tuple(hits), excerpt.lines)
@@ -132,20 +131,16 @@ class Matcher:
                     groups = {k: v for k, v in found.groupdict().items() if v}
                     yield Hit(entry, stretch.lines[where], groups, touched)
 
-    def _in_whole(
-        self, wholes: Sequence[Whole], log: _Log, known: set[str]
-    ) -> Iterator[Hit]:
-        """Yield what matches only when lines that a terminal broke are whole again."""
+    def _in_whole(self, wholes: Sequence[Whole], log: _Log) -> Iterator[Hit]:
+        """Yield what matches where lines that a terminal broke are whole again."""
         stretch = _Stretch([whole.line for whole in wholes])
         by_line = {id(whole.line): whole for whole in wholes}
         broken = [index for index, whole in enumerate(wholes) if len(whole.parts) > 1]
         near = {i for b in broken for i in range(max(0, b - JOINED + 1), b + 1)}
         for hit in self._in_stretch(stretch, log, defaultdict(int), sorted(near)):
-            if hit.entry.id in known:
-                continue
-            known.add(hit.entry.id)
-            whole = by_line[id(hit.line)]
-            yield replace(hit, line=replace(hit.line, number=_part(whole, hit.entry)))
+            decisive, touched = _parts(by_line[id(hit.line)], hit.entry)
+            line = replace(hit.line, number=decisive)
+            yield replace(hit, line=line, numbers=touched)
 
     def _worth(self, text: str) -> list[tuple[Entry, Match]]:
         worth: dict[int, tuple[Entry, Match]] = {}
@@ -196,6 +191,16 @@ class _Stretch:
         return text, places
 
     @functools.cached_property
+    def pairs(self) -> list[str]:
+        """Every line's text, alone and with the next one, which may go on from it."""
+        texts = [*self.whole, ""]
+        return [
+            text
+            for one, two in zip(texts, texts[1:], strict=False)
+            for text in (one, f"{one} {two}", f"{one}{two}")
+        ]
+
+    @functools.cached_property
     def whole(self) -> list[str]:
         """Every line's text."""
         return [line.text for line in self.lines]
@@ -210,18 +215,34 @@ class _Log:
         return any(
             _search(context.pattern, text) is not None
             for stretch in self.stretches
-            for text in stretch.whole
+            for text in stretch.pairs
             if any(needle in text.lower() for needle in context.needles)
         )
 
 
-def _part(whole: Whole, entry: Entry) -> int:
-    """Return the number of the part of a broken line in which an entry matches."""
+def _merged(found: list[Hit], better: list[Hit]) -> list[Hit]:
+    """Add what whole lines say, and drop what only a part of one seemed to say."""
+    names = {hit.entry.id for hit in better}
+    across = {n for hit in better if len(hit.numbers) > 1 for n in hit.numbers}
+    kept = [h for h in found if h.entry.id in names or not h.numbers <= across]
+    known = {hit.entry.id for hit in kept}
+    for hit in better:
+        if hit.entry.id not in known:
+            known.add(hit.entry.id)
+            kept.append(hit)
+    return kept
+
+
+def _parts(whole: Whole, entry: Entry) -> tuple[int, frozenset[int]]:
+    """Return the part of a broken line in which an entry matches, and all it touches."""
     for match in entry.matches:
         found = _search(match.pattern, whole.line.text)
         if found is not None:
-            return whole.number_of(*found.span())
-    return whole.line.number
+            held = whole.held(*found.span())
+            return max(held, key=lambda number: (held[number], -number)), frozenset(
+                held
+            )
+    return whole.line.number, frozenset({whole.line.number})
 
 
 def _in_context(match: Match, stretch: _Stretch, index: int, log: _Log) -> bool:

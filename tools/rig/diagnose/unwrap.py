@@ -27,16 +27,16 @@ class Whole:
     line: Line
     parts: tuple[int, ...]
 
-    def number_of(self, start: int, end: int) -> int:
-        """Return the number of the raw line that holds most of a stretch of text."""
-        offset = sum(self.parts) - len(self.line.text)
-        best, most, begin = 0, 0, -offset
+    def held(self, start: int, end: int) -> dict[int, int]:
+        """Return how much of a stretch of text each raw line holds, by number."""
+        begin = len(self.line.text) - sum(self.parts)
+        held = {}
         for place, length in enumerate(self.parts):
-            held = min(end, begin + length) - max(start, begin)
-            if held > most:
-                best, most = place, held
+            here = min(end, begin + length) - max(start, begin)
+            if here > 0:
+                held[self.line.number + place] = here
             begin += length
-        return self.line.number + best
+        return held or {self.line.number: 0}
 
 
 def unwrapped(
