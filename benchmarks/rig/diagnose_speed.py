@@ -5,8 +5,8 @@
     python benchmarks/rig/diagnose_speed.py [--megabytes 100] [--rounds 3]
 
 The log is made of lines of the catalogue's own logs and of what healthy servers and
-builds say, so every entry has something to look at. Processor time of whole processes is
-compared, their start included; the limits are those of a machine that is idle otherwise.
+builds say, so every entry has something to look at. Processor time of whole processes
+is compared, their start included; the limits are those of an idle machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def write(file: Path, size: int) -> None:
                 line = (
                     f"(APIServer pid=42) INFO 11-30 12:00:{number % 60:02} [log.py:9] "
                     f"Engine 000: Avg prompt throughput: {chance.random():.1f} "
-                    f"tokens/s, Running: {number % 9} reqs, GPU KV cache usage: {number % 99}.3%"
+                    f"tokens/s, Running: {number % 9} reqs, "
+                    f"GPU KV cache usage: {number % 99}.3%"
                 )
             elif kind < 0.8:
                 line = f'INFO:     127.0.0.1:{number % 60_000} - "POST /v1/x" 200 OK'

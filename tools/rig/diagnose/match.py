@@ -234,7 +234,7 @@ def _merged(found: list[Hit], better: list[Hit]) -> list[Hit]:
 
 
 def _parts(whole: Whole, entry: Entry) -> tuple[int, frozenset[int]]:
-    """Return the part of a broken line in which an entry matches, and all it touches."""
+    """Return the part of a broken line in which an entry matches, and all touched."""
     for match in entry.matches:
         found = _search(match.pattern, whole.line.text)
         if found is not None:
