@@ -120,7 +120,7 @@ _WORTH_A_LOOK = re.compile(
     r"error|exception|fatal|fail|kill|signal|No s|no s|cannot|undefined|multiple"
     r"|exceeded|exhausted|denied|busy|stale|bad_alloc|fault|\*\*\*|not found|Errno"
     r"|SystemExit|Read-only|stopped|Could not|panicked|abort|terminate|^E: |trap"
-    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: ",
+    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: |ERR!",
     re.IGNORECASE,
 )
 """A cheap test first: almost all lines of a log are progress."""
@@ -194,7 +194,15 @@ _REPORT = re.compile(
     # builders, testers and packagers
     r"|^(?:BUILD FAILED|Build failed)|^(?:=+ )?[1-9]\d* (?:failed|errors?)[, ]"
     r"|^\w+: ERROR: |^FAILED tests?/|^scons: \*\*\* |^dpkg: error |unmet dependencies:$"
+    r"|^npm (?:ERR!|error) |^--- FAIL: |^FAIL\s+\S+\s|^Exception in thread "
+    r"|^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
+    # services and containers: Go programs begin so
+    r"|^(?:docker: )?Error (?:response )?from (?:the )?(?:daemon|server)\b"
+    r"|^failed to [a-z]+ [^\n]{1,300}: "
+    r"|^(?:A dependency job|Job) for \S+ failed|: Failed with result '"
+    r"|^rsync(?: error)?: (?:error: |\[\w+\] )?[^\n]{1,300}(?:failed|\(code \d+\))"
     # commands of a script
+    r"|^cannot [a-z]+ ['\"`/][^\n]{1,300}: "
     r"|^(?:cp|mv|rm|ln|mkdir|tar|patch|touch|install|[\w./]*python[\d.]*): "
     r"(?:cannot|can't|\*{4}) |^tar: Error is not "
     r"|^zsh: (?:segmentation fault|abort|killed)|^\*\*\* [\w ]+ \*\*\*: terminated"
