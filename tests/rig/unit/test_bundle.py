@@ -27,9 +27,11 @@ from tools.rig.base.state import StateRoot
 from tools.rig.builds import profile
 from tools.rig.host import credentials, gpu
 from tools.rig.host import identity as identities
-from tools.rig.steps import bundle, bundle_archive, bundle_machine
+from tools.rig.steps import bundle
 from tools.rig.steps.bundle import COLLECTORS, Seams
-from tools.rig.steps.bundle_site import Collector, Part, Site
+from tools.rig.steps.bundling import archive as archives
+from tools.rig.steps.bundling import machine
+from tools.rig.steps.bundling.site import Collector, Part, Site
 
 GIT = {
     "HEAD": ["log", "-1", "--format=%H %cI"],
@@ -116,8 +118,8 @@ class Bench:
         )
         self.says(["nvidia-smi", "topo", "-m"], stdout=f"GPU0 X NV2\n{secrets}")
         ring = f"NVRM: Xid (PCI:0000:3b:00): 79\nusb 1-1: new\nNVRM {secrets}\n"
-        self.says(list(bundle_machine.DMESG), stdout=ring)
-        self.says(list(bundle_machine.JOURNAL), stdout=f"Out of memory: {secrets}\n")
+        self.says(list(machine.DMESG), stdout=ring)
+        self.says(list(machine.JOURNAL), stdout=f"Out of memory: {secrets}\n")
         for title, words in GIT.items():
             said = f"{COMMIT} {secrets}\n" if title == "HEAD" else f"{secrets}\n"
             self.says(["git", "-C", str(self.checkout), *words], stdout=said)
@@ -252,7 +254,7 @@ class TestBroken:
         bench.says(["nvidia-smi", "topo", "-m"], returncode=9)
         refused = "dmesg: read kernel buffer failed: Operation not permitted"
         bench.says(["dmesg"], returncode=1, stderr=refused)
-        bench.says(list(bundle_machine.JOURNAL), stdout="")
+        bench.says(list(machine.JOURNAL), stdout="")
         for words in GIT.values():
             argv = ["git", "-C", str(bench.checkout), *words]
             bench.says(argv, returncode=128, stderr="fatal: detected dubious ownership")
@@ -310,7 +312,7 @@ class TestBroken:
             locate=bench.site,
             secrets=slow,
             identity=bench.identity,
-            collectors=[Collector("git", bundle_machine.git)],
+            collectors=[Collector("git", machine.git)],
             secrets_s=0.5,
         )
         result = bundle.bundle(
@@ -348,8 +350,8 @@ class TestFile:
 
     def test_same_input_same_bytes(self) -> None:
         """The order of the files makes no difference."""
-        one = bundle_archive.packed({"b": b"2", "a": b"1"}, "top", 1e9)
-        two = bundle_archive.packed({"a": b"1", "b": b"2"}, "top", 1e9)
+        one = archives.packed({"b": b"2", "a": b"1"}, "top", 1e9)
+        two = archives.packed({"a": b"1", "b": b"2"}, "top", 1e9)
         assert one == two
 
     def test_show_writes_nothing(self, bench: Bench) -> None:
@@ -391,12 +393,12 @@ class TestFile:
     )
     def test_names(self, tmp_path: Path, name: str, summary: str) -> None:
         """The summary is called as the archive."""
-        found = bundle_archive.outputs(tmp_path / name, tmp_path, 0)
+        found = archives.outputs(tmp_path / name, tmp_path, 0)
         assert found == (tmp_path / name, tmp_path / summary)
 
     def test_default_name(self, tmp_path: Path) -> None:
         """Without --output the name tells the time and nothing else."""
-        archive, _ = bundle_archive.outputs(None, tmp_path, 0)
+        archive, _ = archives.outputs(None, tmp_path, 0)
         assert archive.name == "rig-bundle-19700101-000000.tar.gz"
 
     def test_full_disk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +414,7 @@ class TestFile:
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(StepFailed, match="No space left"):
-            bundle_archive.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
+            archives.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
         assert list(tmp_path.iterdir()) == []
 
     def test_interrupted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,14 +428,14 @@ class TestFile:
 
         monkeypatch.setattr(os, "link", stop)
         with pytest.raises(KeyboardInterrupt):
-            bundle_archive.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
+            archives.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
         assert list(tmp_path.iterdir()) == []
 
     def test_race(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A file that appears at the last moment is not replaced either."""
         (tmp_path / "b").write_text("mine")
         with pytest.raises(UsageError):
-            bundle_archive.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
+            archives.place({tmp_path / "a": b"1", tmp_path / "b": b"2"})
         assert [p.name for p in tmp_path.iterdir()] == ["b"]
         assert (tmp_path / "b").read_text() == "mine"
 
@@ -446,13 +448,13 @@ class TestFile:
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "link", refuse)
-        bundle_archive.place({tmp_path / "a": b"1"})
+        archives.place({tmp_path / "a": b"1"})
         assert (tmp_path / "a").read_bytes() == b"1"
         assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_gzip_is_whole(tmp_path: Path) -> None:
     """Other programs can unpack it."""
-    data = bundle_archive.packed({"a/b.txt": "é".encode()}, "top", 1e9)
+    data = archives.packed({"a/b.txt": "é".encode()}, "top", 1e9)
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(data))) as tar:
         assert tar.getnames() == ["top", "top/a/b.txt"]

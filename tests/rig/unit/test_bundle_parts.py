@@ -22,17 +22,15 @@ from tools.rig.builds import profile, survey
 from tools.rig.builds.target import Target
 from tools.rig.host import credentials, gpu
 from tools.rig.host import identity as identities
-from tools.rig.steps import (
-    bundle,
-    bundle_builds,
-    bundle_machine,
-    bundle_site,
-    bundle_steps,
-    bundle_summary,
-    bundle_words,
-)
+from tools.rig.steps import bundle
 from tools.rig.steps.bundle import Seams
-from tools.rig.steps.bundle_site import Collector, Part, Site, excerpt
+from tools.rig.steps.bundling import builds as of_builds
+from tools.rig.steps.bundling import machine as of_machine
+from tools.rig.steps.bundling import site as of_site
+from tools.rig.steps.bundling import steps as of_steps
+from tools.rig.steps.bundling import summary as of_summary
+from tools.rig.steps.bundling import words as of_words
+from tools.rig.steps.bundling.site import Collector, Part, Site, excerpt
 
 
 def site(**values: Any) -> Site:
@@ -96,7 +94,7 @@ class TestBuilds:
             result = "failed" if day == 1 else "done"
             record(tmp_path, f"2026010{day}-000000-abcd", result)
         at = site(root=StateRoot(tmp_path))
-        names = [part.name for part in bundle_builds.builds(at)]
+        names = [part.name for part in of_builds.builds(at)]
         assert [n for n in names if n.endswith(".json")] == [
             f"builds/2026010{day}-000000-abcd.json" for day in (6, 5, 4, 1)
         ]
@@ -110,15 +108,15 @@ class TestBuilds:
         (tmp_path / "logs" / "link.log").symlink_to("/etc/passwd")
         at = site(root=StateRoot(tmp_path))
         for named in ("/etc/passwd", str(tmp_path / "logs" / "link.log"), "", 7, "/.."):
-            assert bundle_builds.log_of(at, {"log": named}) is None
-        assert [p.name for p in bundle_builds.builds(at)] == ["builds/1.json"]
+            assert of_builds.log_of(at, {"log": named}) is None
+        assert [p.name for p in of_builds.builds(at)] == ["builds/1.json"]
 
     def test_nothing_built(self, tmp_path: Path) -> None:
         """Without a state root, or without builds, there is nothing, and no error."""
         for at in (site(), site(root=StateRoot(tmp_path))):
-            for collect in (bundle_builds.builds, bundle_builds.servers):
+            for collect in (of_builds.builds, of_builds.servers):
                 assert collect(at) == []
-            assert bundle_builds.diagnosis(at) == []
+            assert of_builds.diagnosis(at) == []
         assert "no failed build" in at.problems[0]
 
     def test_servers_and_others(self, tmp_path: Path) -> None:
@@ -130,7 +128,7 @@ class TestBuilds:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{number}\n")
             os.utime(file, (number, number))
-        parts = bundle_builds.servers(site(root=StateRoot(tmp_path)))
+        parts = of_builds.servers(site(root=StateRoot(tmp_path)))
         assert [p.name for p in parts] == [
             *("servers/1.log", "servers/2.log", "servers/3.log", "logs/1.log")
         ]
@@ -139,7 +137,7 @@ class TestBuilds:
     def test_unreadable_log(self, tmp_path: Path) -> None:
         """A log that cannot be read is a note."""
         at = site()
-        assert bundle_builds._log(at, "x.log", tmp_path) == []
+        assert of_builds._log(at, "x.log", tmp_path) == []
         assert "x.log: cannot be read" in at.problems[0]
 
     def test_crashes(self, tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ class TestBuilds:
         folder.mkdir(parents=True)
         (folder / "a.txt").write_text("ValueError\n")
         at = site(env={"XDG_STATE_HOME": str(tmp_path)})
-        assert [p.name for p in bundle_builds.crashes(at)] == ["crashes/1.txt"]
+        assert [p.name for p in of_builds.crashes(at)] == ["crashes/1.txt"]
 
     @pytest.mark.parametrize("server", [False, True])
     def test_diagnosis(
@@ -164,13 +162,13 @@ class TestBuilds:
             asked.extend(names)
             return [SimpleNamespace(judgement="j", lines=1)]
 
-        monkeypatch.setattr(bundle_builds.examine, "logs", logs)
+        monkeypatch.setattr(of_builds.examine, "logs", logs)
         monkeypatch.setattr(
-            bundle_builds.words, "as_json", lambda *a: {"verdict": "unknown"}
+            of_builds.words, "as_json", lambda *a: {"verdict": "unknown"}
         )
-        monkeypatch.setattr(bundle_builds.words, "as_text", lambda *a: ["text"])
+        monkeypatch.setattr(of_builds.words, "as_text", lambda *a: ["text"])
         at = site(root=StateRoot(tmp_path))
-        parts = bundle_builds.diagnosis(at)
+        parts = of_builds.diagnosis(at)
         assert [p.name for p in parts] == ["diagnosis.json", "diagnosis.txt"]
         name = "serve/s.log" if server else "logs/20260101-000000-abcd.log"
         assert asked == [str(tmp_path / name)]
@@ -183,7 +181,7 @@ class TestMachine:
     def test_machine(self) -> None:
         """System, memory and places are plain data."""
         at = site(profile=profile.load("sample"))
-        (part,) = bundle_machine.machine(at)
+        (part,) = of_machine.machine(at)
         assert json.loads(json.dumps(part.content))["profile"] == "sample"
         assert part.content["cores"] >= 1
 
@@ -191,7 +189,7 @@ class TestMachine:
         """A machine without a driver is told with its reason."""
         nvml = fakenvml.FakeNvml(fail={"nvmlInit": 9})
         at = site(gpus=lambda: gpu.read(nvml))
-        (part,) = bundle_machine.nvml(at)
+        (part,) = of_machine.nvml(at)
         assert part.content["state"] == "absent"
         assert at.problems == ["cards: the NVIDIA kernel module is not loaded"]
 
@@ -204,7 +202,7 @@ class TestMachine:
             )
 
         at = site(run=slow)
-        assert bundle_machine.smi(at) == [Part("nvidia-smi-q.txt", "half")]
+        assert of_machine.smi(at) == [Part("nvidia-smi-q.txt", "half")]
         assert at.problems == ["nvidia-smi -q: no answer within 40 s"]
 
     def test_kernel_lines(self, fp: Any) -> None:
@@ -219,7 +217,7 @@ class TestMachine:
         journal = ["journalctl", "-k", "-n", "20000", "--no-pager", "--no-hostname"]
         fp.register([*journal, "-q"], returncode=1, stderr="No journal files")
         at = site()
-        (part,) = bundle_machine.kernel(at)
+        (part,) = of_machine.kernel(at)
         assert part.content.splitlines() == [lines[0], lines[1], lines[3]]
         assert at.problems == [
             "journalctl -k -n: failed with status 1 (No journal files)"
@@ -232,7 +230,7 @@ class TestMachine:
             [fp.program("uv"), "pip", "list", "--python", python], stdout="torch 2.10\n"
         )
         at = site(environment=tmp_path)
-        assert bundle_machine.packages(at) == [Part("packages.txt", "torch 2.10\n")]
+        assert of_machine.packages(at) == [Part("packages.txt", "torch 2.10\n")]
 
     def test_no_uv(
         self, tmp_path: Path, fp: Any, monkeypatch: pytest.MonkeyPatch
@@ -242,18 +240,18 @@ class TestMachine:
         def none(**how: Any) -> Any:
             raise StepFailed("uv is not installed")
 
-        monkeypatch.setattr(bundle_machine, "uv_command", none)
+        monkeypatch.setattr(of_machine, "uv_command", none)
         python = str(tmp_path / "bin" / "python")
         argv = [python, "-I", "-m", "pip", "list", "--disable-pip-version-check"]
         fp.register(argv, stdout="vllm 1\n")
         at = site(environment=tmp_path)
-        assert bundle_machine.packages(at) == [Part("packages.txt", "vllm 1\n")]
+        assert of_machine.packages(at) == [Part("packages.txt", "vllm 1\n")]
         assert at.problems == ["packages: uv is not installed"]
 
     def test_environment(self) -> None:
         """Only variables of the allow-list are shown, and never a secret's value."""
         env = {"HF_TOKEN": "x", "MAX_JOBS": "2", "MY_DIARY": "y", "VLLM_API_KEY": "z"}
-        (part,) = bundle_machine.environment(site(env=env))
+        (part,) = of_machine.environment(site(env=env))
         assert part.content == "HF_TOKEN is set\nMAX_JOBS=2\nVLLM_API_KEY is set\n"
 
     def test_processes(self, tmp_path: Path) -> None:
@@ -268,7 +266,7 @@ class TestMachine:
         proc.add(51, cmdline=["/usr/bin/mail", "to", "mother"])
         proc.add(52, cmdline=["ninja", "-j", "4"], readable=False)
         at = site(proc=tmp_path)
-        (part,) = bundle_machine.running(at)
+        (part,) = of_machine.running(at)
         assert "--model Qwen/Q --api-key ... --my-note=... --port=80" in part.content
         assert "VLLM_X=1" in part.content and "may not be read" in part.content
         for word in ("mother", "private", "DIARY"):
@@ -281,8 +279,8 @@ class TestMachine:
         for pid in range(100, 180):
             proc.add(pid, cmdline=["ninja"])
         at = site(proc=tmp_path)
-        (part,) = bundle_machine.running(at)
-        assert part.content.count("pid ") == bundle_machine.MOST_PROCESSES
+        (part,) = of_machine.running(at)
+        assert part.content.count("pid ") == of_machine.MOST_PROCESSES
         assert "the rest is left out" in at.problems[0]
 
 
@@ -300,7 +298,7 @@ class TestMachine:
 )
 def test_is_ours(words: list[str], ours: bool) -> None:
     """A server, a build or a part of one is told from anything else."""
-    assert bundle_words.is_ours(words, Path("/env")) is ours
+    assert of_words.is_ours(words, Path("/env")) is ours
 
 
 @pytest.mark.parametrize(
@@ -314,7 +312,7 @@ def test_is_ours(words: list[str], ours: bool) -> None:
 )
 def test_argument_words(words: str, shown: str) -> None:
     """Values are shown behind allowed options, and where they are only numbers."""
-    assert " ".join(bundle_words.argument_words(words.split())) == shown
+    assert " ".join(of_words.argument_words(words.split())) == shown
 
 
 class TestLocate:
@@ -326,9 +324,9 @@ class TestLocate:
         """A setting that cannot be read is a note, and defaults hold."""
         env = {"HOME": str(tmp_path), "MAX_JOBS": "many"}
         monkeypatch.setattr(
-            bundle_site.survey, "remembered_root", lambda file: (None, False)
+            of_site.survey, "remembered_root", lambda file: (None, False)
         )
-        at = bundle_site.locate({}, env)
+        at = of_site.locate({}, env)
         assert at.settings.jobs is None
         assert any(p.startswith("settings: ") for p in at.problems)
 
@@ -339,16 +337,16 @@ class TestLocate:
         checkout = tmp_path / "checkout"
         checkout.mkdir()
         found = Target(checkout, profile.load("sample"))
-        monkeypatch.setattr(bundle_site.target, "find_here", lambda settings: found)
+        monkeypatch.setattr(of_site.target, "find_here", lambda settings: found)
         monkeypatch.setattr(
-            bundle_site.survey, "remembered_root", lambda file: (None, False)
+            of_site.survey, "remembered_root", lambda file: (None, False)
         )
         root = tmp_path / "data" / survey.NAME
         (root / "records").mkdir(parents=True)
         made = root / "venvs" / place_id(checkout)
         made.mkdir(parents=True)
         env = {"HOME": str(tmp_path), "ONECAT_LOCAL_ROOT": str(tmp_path / "data")}
-        at = bundle_site.locate({}, env)
+        at = of_site.locate({}, env)
         assert at.checkout == checkout
         assert at.root == StateRoot(root)
         assert at.environment == made.resolve()
@@ -361,12 +359,12 @@ class TestLocate:
         def none(settings: Any) -> Any:
             raise StepFailed("no target")
 
-        monkeypatch.setattr(bundle_site.target, "find_here", none)
-        monkeypatch.setattr(bundle_site, "HERE", tmp_path)
+        monkeypatch.setattr(of_site.target, "find_here", none)
+        monkeypatch.setattr(of_site, "HERE", tmp_path)
         monkeypatch.setattr(
-            bundle_site.survey, "remembered_root", lambda file: (None, False)
+            of_site.survey, "remembered_root", lambda file: (None, False)
         )
-        at = bundle_site.locate({}, {"HOME": str(tmp_path)})
+        at = of_site.locate({}, {"HOME": str(tmp_path)})
         assert (at.checkout, at.root, at.environment) == (None, None, None)
         assert at.problems[0] == "target: no target"
         assert at.problems[1].startswith("state root: there is none")
@@ -375,9 +373,9 @@ class TestLocate:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A root in which nothing was built yet is one all the same."""
-        monkeypatch.setattr(bundle_site.survey, "remembered_root", _unreadable)
+        monkeypatch.setattr(of_site.survey, "remembered_root", _unreadable)
         env = {"HOME": str(tmp_path), "ONECAT_LOCAL_ROOT": str(tmp_path)}
-        at = bundle_site.locate({}, env)
+        at = of_site.locate({}, env)
         assert at.root == StateRoot(tmp_path)
         assert any("state root: cannot read" in p for p in at.problems)
 
@@ -405,18 +403,18 @@ def test_doctor_and_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         console.say("looks fine")
         return report
 
-    monkeypatch.setattr(bundle_steps.doctors, "doctor", doctor)
+    monkeypatch.setattr(of_steps.doctors, "doctor", doctor)
     at = site(profile=profile.load("sample"))
-    assert bundle_steps.doctor(at) == [
+    assert of_steps.doctor(at) == [
         Part("doctor.json", {"verdict": {"line": "ready"}}),
         Part("doctor.txt", "looks fine\n"),
     ]
-    assert bundle_steps.doctor(site()) == []
+    assert of_steps.doctor(site()) == []
     scene = fakescene.scene(tmp_path)
     made = SimpleNamespace(to_json=lambda: {"jobs": 2}, lines=lambda: ["jobs 2"])
-    monkeypatch.setattr(bundle_steps.scenes, "find", lambda *a, **h: scene)
-    monkeypatch.setattr(bundle_steps.plans, "preview", lambda *a, **h: made)
-    first, second = bundle_steps.plan(at)
+    monkeypatch.setattr(of_steps.scenes, "find", lambda *a, **h: scene)
+    monkeypatch.setattr(of_steps.plans, "preview", lambda *a, **h: made)
+    first, second = of_steps.plan(at)
     assert first == Part("plan.json", {"jobs": 2})
     assert second.content.endswith("jobs 2\n") and "root:" in second.content
 
@@ -427,7 +425,7 @@ class TestSummary:
     @staticmethod
     def make(facts: dict[str, Any], problems: tuple[str, ...] = ()) -> str:
         """Return the summary of facts."""
-        return bundle_summary.summary(facts, problems, str, lambda: {"secret": 2})
+        return of_summary.summary(facts, problems, str, lambda: {"secret": 2})
 
     def test_all_of_it(self) -> None:
         """What was tried, the cause, the machine, the versions, the log's end."""
@@ -615,5 +613,5 @@ def test_expected_errors_are_notes() -> None:
         raise StepFailed("no disk")
 
     at = site()
-    assert bundle_site.collect([Collector("x", fail)], at) == []
+    assert of_site.collect([Collector("x", fail)], at) == []
     assert at.problems == ["x: no disk"]

@@ -23,14 +23,10 @@ from tools.rig.base.config import resolve
 from tools.rig.base.console import Console, size, table
 from tools.rig.host import credentials
 from tools.rig.host import identity as identities
-from tools.rig.steps import (
-    bundle_archive,
-    bundle_builds,
-    bundle_machine,
-    bundle_steps,
-)
-from tools.rig.steps.bundle_site import Collector, Part, Site, collect, locate
-from tools.rig.steps.bundle_summary import summary
+from tools.rig.steps.bundling import archive as archives
+from tools.rig.steps.bundling import builds, machine, steps
+from tools.rig.steps.bundling.site import Collector, Part, Site, collect, locate
+from tools.rig.steps.bundling.summary import summary
 
 TOP = "rig-bundle"
 SUMMARY = "summary.md"
@@ -133,7 +129,7 @@ def bundle(
     env = dict(os.environ) if env is None else env
     ask = seams or Seams()
     now = ask.clock()
-    archive, beside = bundle_archive.outputs(output, Path.cwd(), now)
+    archive, beside = archives.outputs(output, Path.cwd(), now)
     site = _site(cli, env, ask)
     console.say("gathering facts, logs and records; secrets are looked up to mask them")
     masker = Masker(_known(site, ask))
@@ -144,8 +140,8 @@ def bundle(
     written = 0
     if not show:
         top = f"{TOP}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}"
-        packed = bundle_archive.packed(files, top, now)
-        bundle_archive.place({archive: packed, beside: files[SUMMARY]})
+        packed = archives.packed(files, top, now)
+        archives.place({archive: packed, beside: files[SUMMARY]})
         written = len(packed)
         console.say(f"wrote {archive} ({size(written)}) and {beside}")
         console.say(f"hint: paste {beside.name} into the issue and attach the archive")
@@ -161,21 +157,21 @@ def bundle(
 
 
 COLLECTORS = (
-    Collector("machine", bundle_machine.machine),
-    Collector("cards", bundle_machine.nvml),
-    Collector("nvidia-smi", bundle_machine.smi, 45),
-    Collector("topology", bundle_machine.topology, 45),
-    Collector("kernel", bundle_machine.kernel, 50),
-    Collector("git", bundle_machine.git, 60),
-    Collector("packages", bundle_machine.packages, 90),
-    Collector("environment", bundle_machine.environment),
-    Collector("processes", bundle_machine.running),
-    Collector("builds", bundle_builds.builds),
-    Collector("servers", bundle_builds.servers),
-    Collector("crashes", bundle_builds.crashes),
-    Collector("diagnosis", bundle_builds.diagnosis, 60),
-    Collector("doctor", bundle_steps.doctor, 120),
-    Collector("plan", bundle_steps.plan, 120),
+    Collector("machine", machine.machine),
+    Collector("cards", machine.nvml),
+    Collector("nvidia-smi", machine.smi, 45),
+    Collector("topology", machine.topology, 45),
+    Collector("kernel", machine.kernel, 50),
+    Collector("git", machine.git, 60),
+    Collector("packages", machine.packages, 90),
+    Collector("environment", machine.environment),
+    Collector("processes", machine.running),
+    Collector("builds", builds.builds),
+    Collector("servers", builds.servers),
+    Collector("crashes", builds.crashes),
+    Collector("diagnosis", builds.diagnosis, 60),
+    Collector("doctor", steps.doctor, 120),
+    Collector("plan", steps.plan, 120),
 )
 
 

@@ -12,7 +12,7 @@ import regex as re
 from tools.rig.base.report import crash_folder
 from tools.rig.builds import record
 from tools.rig.diagnose import examine, words
-from tools.rig.steps.bundle_site import Part, Site, excerpt, newest
+from tools.rig.steps.bundling.site import Part, Site, excerpt, newest
 
 BUILDS = 3
 SERVERS = 3

@@ -11,7 +11,7 @@ from tools.rig.builds.target import HERE
 from tools.rig.steps import doctor as doctors
 from tools.rig.steps import plan as plans
 from tools.rig.steps import scene as scenes
-from tools.rig.steps.bundle_site import Part, Site
+from tools.rig.steps.bundling.site import Part, Site
 
 
 def doctor(site: Site) -> list[Part]:

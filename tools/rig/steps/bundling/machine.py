@@ -18,8 +18,8 @@ from tools.rig.base import redact
 from tools.rig.base.errors import RigError
 from tools.rig.builds.tools import uv_command
 from tools.rig.host import memory, processes, system
-from tools.rig.steps.bundle_site import Part, Site
-from tools.rig.steps.bundle_words import (
+from tools.rig.steps.bundling.site import Part, Site
+from tools.rig.steps.bundling.words import (
     argument_words,
     is_ours,
     is_shown_variable,
