@@ -86,6 +86,7 @@ def test_chinese() -> None:
     """The same in Chinese, commands unchanged."""
     lines = text_of("tail of it\nflat tyre of car\n", "zh")
     assert lines[0].startswith("根本原因: flat 发生")
+    assert lines[1] == "  第 2 行: flat tyre of car"
     assert "    $ mend VENV" in lines
 
 

@@ -41,7 +41,7 @@ _TEXTS = {
         "why": "why",
         "do": "do",
         "check": "check",
-        "line": "line",
+        "line": "line {n}",
         "times": "{n} times",
         "sure": "sure",
         "high": "very",
@@ -63,7 +63,7 @@ _TEXTS = {
         "why": "原因",
         "do": "解决",
         "check": "验证",
-        "line": "行",
+        "line": "第 {n} 行",
         "times": "共 {n} 次",
         "sure": "把握",
         "high": "高",
@@ -190,7 +190,8 @@ def _where(one: Finding, say: Mapping[str, str]) -> list[str]:
     # of what repeats for ever only so much was kept
     count = f"{one.times}+" if one.times >= OFTEN else str(one.times)
     times = f" ({say['times'].format(n=count)})" if one.times > 1 else ""
-    return [f"  {say['line']} {one.hit.line.number}{times}: {_evidence(one.hit)}"]
+    line = say["line"].format(n=one.hit.line.number)
+    return [f"  {line}{times}: {_evidence(one.hit)}"]
 
 
 def _explained(one: Finding, words: Words, say: Mapping[str, str]) -> list[str]:
