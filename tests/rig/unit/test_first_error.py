@@ -124,6 +124,7 @@ def test_a_report_beats_consequences(log: str, text: str) -> None:
         "x.service: Failed with result 'exit-code'.",
         "rsync error: some files could not be transferred (code 23) at main.c",
         "cannot import 'tank': pool was previously in use from another system.",
+        "Exception: num_bits must be 4 or 8, got 3",
     ],
 )
 def test_a_failure_of_any_tool_is_one(line: str) -> None:

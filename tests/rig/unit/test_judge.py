@@ -80,6 +80,14 @@ class TestOrder:
         found = [name for name, _ in roles(text, FLAT, HOLE, deep)]
         assert found == ["deep", "hole", "flat"]
 
+    def test_what_was_raised_stands(self) -> None:
+        """The line of the source that raises is no evidence where its words follow."""
+        text = '    raise Oops("flat tyre "\nOops: flat tyre now\n'
+        found = said(text, FLAT).findings
+        assert [finding.hit.line.number for finding in found] == [2]
+        cut = said('    raise Oops("flat tyre "\n', FLAT).findings
+        assert [finding.hit.line.number for finding in cut] == [1]
+
     def test_deepest_line_stands(self) -> None:
         """The same failure told by several processes is shown where it happened."""
         text = "(APIServer pid=1) flat tyre\n(Worker pid=3) flat tyre\n"

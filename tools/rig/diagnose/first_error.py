@@ -184,7 +184,8 @@ _CAUSE = re.compile(
 )
 
 _REPORT = re.compile(
-    r"^CMake Error|^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)(?::|$)"
+    r"^CMake Error|^(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Exit)(?::|$)"
+    r"|^(?:[A-Za-z_]\w*\.)*Exception(?::|$)"
     # exceptions whose names end otherwise: they are told by their module
     r"|^(?:[a-z_]\w*\.)+[A-Z]\w+(?<!Warning): |^(?:[a-z_]\w*\.)+\w*Error\w*$"
     r"|^raise [A-Z]|^\w+: FATAL: |: Failed (?:to|with) |Exiting with failure status"

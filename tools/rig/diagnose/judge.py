@@ -13,11 +13,15 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import regex as re
+
 from tools.rig.diagnose.clean import Line
 from tools.rig.diagnose.entries import Phase, Role
 from tools.rig.diagnose.first_error import Rank, rank_of
 from tools.rig.diagnose.match import Hit, Read
 from tools.rig.diagnose.outcomes import success_of
+
+_RAISES = re.compile(r"raise \w|f?['\"]")
 
 TELLING = 8
 """Lines that are shown of a log that is not recognised."""
@@ -118,7 +122,15 @@ def _ordered_causes(causes: Sequence[tuple[Hit, int]]) -> list[Finding]:
 
 
 def _first(hits: Sequence[Hit]) -> Hit:
-    return min(hits, key=lambda hit: (hit.line.depth, hit.line.number))
+    # a traceback shows the line that raises, then what it says
+    return min(
+        hits,
+        key=lambda hit: (
+            hit.line.depth,
+            _RAISES.match(hit.line.text) is not None,
+            hit.line.number,
+        ),
+    )
 
 
 def _claims(hits: Iterable[Hit]) -> dict[int, set[str]]:
