@@ -120,7 +120,8 @@ _WORTH_A_LOOK = re.compile(
     r"error|exception|fatal|fail|kill|signal|No s|no s|cannot|undefined|multiple"
     r"|exceeded|exhausted|denied|busy|stale|bad_alloc|fault|\*\*\*|not found|Errno"
     r"|SystemExit|Read-only|stopped|Could not|panicked|abort|terminate|^E: |trap"
-    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: |ERR!",
+    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: |ERR!"
+    r"|refused|wrong fs|insufficient",
     re.IGNORECASE,
 )
 """A cheap test first: almost all lines of a log are progress."""
@@ -129,7 +130,10 @@ _WORTH_A_LOOK = re.compile(
 _HARMLESS = re.compile(
     r"fatal: (?:not a git repository|no tag exactly|No names found|no upstream)"
     r"|^\S*: warning: |^warning:|^-- (?:Performing|Looking|Check)"
-    r"|^CMake (?:Deprecation )?Warning|:\d+: [A-Z]\w*Warning: ",
+    r"|^CMake (?:Deprecation )?Warning|:\d+: [A-Z]\w*Warning: "
+    r"|^rmmod: ERROR: Module \S+ is not currently loaded"
+    # what NCCL tries and does without
+    r"|^\S{1,80} \[\d+\] NCCL INFO ",
 )
 
 _CONSEQUENCE = re.compile(
@@ -206,6 +210,10 @@ _REPORT = re.compile(
     r"|^cannot [a-z]+ ['\"`/][^\n]{1,300}: "
     r"|^(?:cp|mv|rm|ln|mkdir|tar|patch|touch|install|[\w./]*python[\d.]*): "
     r"(?:cannot|can't|\*{4}) |^tar: Error is not "
+    r"|^(?:mount(?:\.\w+)?|umount|gpg|ssh|scp|sudo|su|podman|helm|modprobe|insmod): "
+    r"(?!WARNING|warning|unable to resolve host)[^\n]{0,300}(?:failed|wrong fs|denied"
+    r"|not permitted|No such|nvalid|refused|timed out)"
+    r"|^Volume group \"[^\"\n]+\" has insufficient free space"
     r"|^zsh: (?:segmentation fault|abort|killed)|^\*\*\* [\w ]+ \*\*\*: terminated"
     r"|^/\S+: No module named ",
 )
