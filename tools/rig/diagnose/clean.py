@@ -116,10 +116,17 @@ _PREFIX = re.compile(
     r"(?:"
     # time stamps: CI systems, containers, journalctl -o short-iso, Python's logging
     rf"(?:(?:DEFAULT|INFO|WARNING|ERROR|CRITICAL) )?\[?{_ISO}\]?(?: ?[-|:] | |$)"
+    r"(?:(?:[A-Za-z_][\w.-]{0,60} [-|] )?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [-|] "
+    r"(?:std(?:err|out) [-|] )?)?"
+    r"|\[\d\d:\d\d:\d\d(?:[.,]\d+)?\] "
     r"|\[resource\.labels\.[^\]]{1,80}\] "
     # syslog and the journal: date, host, unit or kernel
-    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ "
+    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? "
+    r"(?!(?:fatal|compiler) error: )[\w.-]+ "
     r"[^\s:\[\]]{1,60}(?:\[\d+\])?: "
+    # or the date alone, and the numbers of cat, srun and mpirun
+    rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? "
+    r"|\d{1,7}\t|\d{1,4}: (?!\d)|\[pod/[\w.-]{1,80}/[\w.-]{1,80}\] "
     r"|[\w.-]{1,64} (?:kernel|[\w@.\\:/-]{1,60}\[\d+\]): "
     r"|(?:kernel|(?:python3?|bash|sh|vllm|docker|systemd|podman)\[\d+\]): "
     # the kernel's ring buffer
