@@ -110,7 +110,8 @@ _LAYERS = 8
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+# syslog writes it in English, journalctl as the locale does: Okt, févr., авг, 9月
+_MONTH = r"(?:(?!\d)\w{3,5}\.?|1?\d月)"
 
 _PREFIX = re.compile(
     r"(?:"
@@ -127,6 +128,7 @@ _PREFIX = re.compile(
     # or the date alone, and the numbers of cat, srun and mpirun
     rf"|{_MONTH} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? "
     r"|\d{1,7}\t|\d{1,4}: (?!\d)|\[pod/[\w.-]{1,80}/[\w.-]{1,80}\] "
+    r"|\[/[\w./-]{1,80}\]: "
     r"|[\w.-]{1,64} (?:kernel|[\w@.\\:/-]{1,60}\[\d+\]): "
     r"|(?:kernel|(?:python3?|bash|sh|vllm|docker|systemd|podman)\[\d+\]): "
     # the kernel's ring buffer
