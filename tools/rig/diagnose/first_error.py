@@ -120,8 +120,9 @@ _WORTH_A_LOOK = re.compile(
     r"error|exception|fatal|fail|kill|signal|No s|no s|cannot|undefined|multiple"
     r"|exceeded|exhausted|denied|busy|stale|bad_alloc|fault|\*\*\*|not found|Errno"
     r"|SystemExit|Read-only|stopped|Could not|panicked|abort|terminate|^E: |trap"
-    r"|Illegal|panic|can't|unable|unmet|terminated|No module|\bld(?:\.\w+)?: |ERR!"
-    r"|refused|wrong fs|insufficient",
+    r"|Illegal|panic|giving up|can't|unable|unmet|terminated|No module"
+    r"|\bld(?:\.\w+)?: |ERR!"
+    r"|refused|wrong fs|insufficient|\[emerg\]",
     re.IGNORECASE,
 )
 """A cheap test first: almost all lines of a log are progress."""
@@ -196,11 +197,12 @@ _REPORT = re.compile(
     r"|^(?:FATAL|E|FAILURE|fatal error|Fatal error|FATAL ERROR) ?: "
     r"|^(?:error|ERROR|Error)\b ?:|^\[ERROR\] |^g?make(?:\[\d+\])?: \*\*\* "
     r"|: Permission denied$|: command not found$|: not found$"
+    r"|: FAILED\b|^FAILED \(|^giving up\b|: giving up$"
     # builders, testers and packagers
     r"|^(?:BUILD FAILED|Build failed)|^(?:=+ )?[1-9]\d* (?:failed|errors?)[, ]"
     r"|^\w+: ERROR: |^FAILED tests?/|^scons: \*\*\* |^dpkg: error |unmet dependencies:$"
     r"|^npm (?:ERR!|error) |^--- FAIL: |^FAIL\s+\S+\s|^Exception in thread "
-    r"|^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
+    r"|^(?:nginx: )?\[emerg\] |^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
     # services and containers: Go programs begin so
     r"|^(?:docker: )?Error (?:response )?from (?:the )?(?:daemon|server)\b"
     r"|^failed to [a-z]+ [^\n]{1,300}: "
