@@ -118,7 +118,8 @@ _PREFIX = re.compile(
     # time stamps: CI systems, containers, journalctl -o short-iso, Python's logging
     rf"(?:(?:DEFAULT|INFO|WARNING|ERROR|CRITICAL) )?\[?{_ISO}\]?(?: ?[-|:] | |$)"
     r"(?:(?:[A-Za-z_][\w.-]{0,60} [-|] )?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) [-|] "
-    r"(?:std(?:err|out) [-|] )?)?"
+    r"(?:std(?:err|out) [-|] )?"
+    r"|(?:\[\d{1,7}\] )?\[ ?(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL) ?\]:? )?"
     r"|\[\d\d:\d\d:\d\d(?:[.,]\d+)?\] "
     r"|\[resource\.labels\.[^\]]{1,80}\] "
     # syslog and the journal: date, host, unit or kernel
