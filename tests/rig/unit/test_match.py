@@ -50,6 +50,12 @@ class TestWrapped:
         text = f"{message[:64]}\n{message[64:]}\n"
         assert numbers(text, GONE, less) == [("gone", 2)]
 
+    def test_the_longest_line_is_not_a_broken_one(self) -> None:
+        """A message that begins anew does not go on from the longest line."""
+        long = entry("long", r"^the big thing", "big thing", needs=(r"^ERROR: no$",))
+        text = f"the big thing foo {'x' * 70}\nERROR: no\nshort\n"
+        assert numbers(text, long) == [("long", 1)]
+
     def test_interleaved(self) -> None:
         """Another process may write between two lines of one message."""
         text = (

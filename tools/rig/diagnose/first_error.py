@@ -202,7 +202,8 @@ _REPORT = re.compile(
     r"|^(?:BUILD FAILED|Build failed)|^(?:=+ )?[1-9]\d* (?:failed|errors?)[, ]"
     r"|^\w+: ERROR: |^FAILED tests?/|^scons: \*\*\* |^dpkg: error |unmet dependencies:$"
     r"|^npm (?:ERR!|error) |^--- FAIL: |^FAIL\s+\S+\s|^Exception in thread "
-    r"|^(?:nginx: )?\[emerg\] |^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
+    r"|^(?:nginx: )?\[emerg\] |^Error! [A-Z]"
+    r"|^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
     # services and containers: Go programs begin so
     r"|^(?:docker: )?Error (?:response )?from (?:the )?(?:daemon|server)\b"
     r"|^failed to [a-z]+ [^\n]{1,300}: "

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import regex as re
+
 from tools.rig.diagnose.clean import Line, clean, unpainted, unprefixed
 
 NARROWEST, WIDEST = 40, 400
@@ -18,6 +20,13 @@ NARROWEST, WIDEST = 40, 400
 
 PARTS = 16
 """Parts of one line that are joined at most."""
+
+_BEGINS = re.compile(
+    r"(?:ERROR|WARNING|INFO|DEBUG|NOTE|HINT)\b|(?:error|fatal|warning|hint|note): "
+    r"|Traceback \(most|During handling of|The above exception|[\w.]{0,80}Error: |[$#] "
+)
+"""What a line begins with that does not go on from another one: the longest line of a
+log looks as if a terminal had broken it there."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,7 @@ def _joined(first: int, bare: Sequence[str], lines: Mapping[int, Line]) -> list[
             end + 1 < len(bare)
             and len(bare[end]) >= width - 1
             and end - start < PARTS - 1
+            and not _BEGINS.match(bare[end + 1])
         ):
             end += 1
         number = first + start
