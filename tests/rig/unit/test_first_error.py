@@ -121,6 +121,7 @@ def test_a_report_beats_consequences(log: str, text: str) -> None:
         "docker: Error response from daemon: network x not found.",
         'Error from server: admission webhook "a.b" denied the request: no',
         "failed to register layer: write /x: input/output error",
+        'agent: failed to sync remote state: error="No cluster leader"',
         "A dependency job for cache.service failed. See 'journalctl -xe'.",
         "x.service: Failed with result 'exit-code'.",
         "rsync error: some files could not be transferred (code 23) at main.c",

@@ -206,7 +206,7 @@ _REPORT = re.compile(
     r"|^BEGIN failed--compilation aborted|^Can't locate \S+\.pm in @INC"
     # services and containers: Go programs begin so
     r"|^(?:docker: )?Error (?:response )?from (?:the )?(?:daemon|server)\b"
-    r"|^failed to [a-z]+ [^\n]{1,300}: "
+    r"|^(?:[\w.-]{1,40}: )?failed to [a-z]+ [^\n]{1,300}: "
     r"|^(?:A dependency job|Job) for \S+ failed|: Failed with result '"
     r"|^rsync(?: error)?: (?:error: |\[\w+\] )?[^\n]{1,300}(?:failed|\(code \d+\))"
     # commands of a script
