@@ -160,6 +160,7 @@ class TestLanguages:
                 "ld: 找不到 -lcuda: 没有那个文件或目录",
                 "cannot find -lcuda: No such",
             ),
+            ("mold: fatal: library not found: cuda", "mold: cannot find -lcuda"),
             ("ld: ne peut trouver -lcudart", "cannot find -lcudart"),
             ("ld: -lnccl が見つかりません", "cannot find -lnccl"),
         ],

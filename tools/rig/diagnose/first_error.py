@@ -197,6 +197,7 @@ _REPORT = re.compile(
     r"|^(?:FATAL|E|FAILURE|fatal error|Fatal error|FATAL ERROR) ?: "
     r"|^(?:error|ERROR|Error)\b ?:|^\[ERROR\] |^g?make(?:\[\d+\])?: \*\*\* "
     r"|: Permission denied$|: command not found$|: not found$"
+    r"|^error in \S+ setup command: |^\w+: fatal: "
     r"|: FAILED\b|^FAILED \(|^giving up\b|: giving up$"
     # builders, testers and packagers
     r"|^(?:BUILD FAILED|Build failed)|^(?:=+ )?[1-9]\d* (?:failed|errors?)[, ]"

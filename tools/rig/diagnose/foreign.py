@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""What translated programs say, in English.
+"""What translated programs say, in English; and what other linkers say, as ld does.
 
 The messages are those of the translations that the C library, GCC and binutils ship
 for the languages in which logs of builds are posted. Quotes are plain already.
@@ -115,6 +115,11 @@ _CANNOT_FIND = re.compile(
     r"(?:kann nicht gefunden werden|が見つかりません|(?:을|를|\(을\)를)? 찾을 수 )"
 )
 
+# mold, and the linkers of macOS
+_NOT_FOUND = re.compile(
+    r"(?:(?:fatal|error): )?library not found(?::| for) (?:-l)?(?P<name>[\w.+-]+)"
+)
+
 
 def english(text: str) -> str:
     """Return a line with the translated messages in it in English.
@@ -125,6 +130,8 @@ def english(text: str) -> str:
         A line; quotes of other languages have been made plain.
     """
     text = _MESSAGE.sub(lambda found: MESSAGES[found[0]], text)
+    if "library not found" in text:
+        text = _NOT_FOUND.sub(lambda found: f"cannot find -l{found['name']}", text)
     if "-l" in text:
         text = _CANNOT_FIND.sub(
             lambda found: f"cannot find {found['after'] or found['before']}", text
