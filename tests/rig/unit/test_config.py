@@ -69,7 +69,7 @@ class TestBadValues:
     def test_jobs(self, bad: Any) -> None:
         """A number of jobs is a whole number above zero."""
         error = refused(cli={"jobs": bad})
-        assert "must be a whole number above 0" in error.what
+        assert "must be a whole number from 1 to 9999" in error.what
         assert error.what.startswith(f"jobs = {bad!r} from the command line: ")
         assert error.hint == "--jobs 4"
 

@@ -30,6 +30,8 @@ def test_welcome(name: str) -> None:
         ("a;b", "CMake"),
         ("a|b", "CMake"),
         ("a[b]", "CMake"),
+        ("a<b>", "CMake"),
+        ("a{b}", "setuptools"),
         ("a#b", "uv"),
         ("a$b", "nvcc"),
         ("a`b", "nvcc"),

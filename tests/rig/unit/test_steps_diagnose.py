@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tools.rig.base import typed
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, UsageError
 from tools.rig.steps.diagnose import diagnose, machine_facts
@@ -126,22 +125,3 @@ def test_poor_record(data: dict[str, Any]) -> None:
     """A record that holds little fills in nothing."""
     assert machine_facts(data) == {}
     assert "jobs" not in machine_facts({"plan": {"env": {"MAX_JOBS": "many"}}})
-
-
-@pytest.mark.parametrize(
-    ("words", "parsed"),
-    [
-        (["doctor"], ["doctor"]),
-        (["diagnose"], ["diagnose"]),
-        (["diagnose", "a b", "-"], ["diagnose", "--log=a b", "--log=-"]),
-        (
-            ["diagnose", "--json", "--lang", "zh", "x"],
-            ["diagnose", "--json", "--lang", "zh", "--log=x"],
-        ),
-        (["diagnose", "-l", "x", "--lang=en"], ["diagnose", "-l", "x", "--lang=en"]),
-    ],
-)
-def test_words_behind_the_task(words: list[str], parsed: list[str]) -> None:
-    """Invoke knows no lists of words, so each becomes a flag."""
-    flags = ("--log", "-l", "--lang", "-a")
-    assert typed.words_as_flags(words, "diagnose", "--log", flags) == parsed

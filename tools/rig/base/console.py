@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
-from tools.rig.base import redact
+from tools.rig.base import redact, typed
 
 _SIGNS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-", "unknown": "?"}
 _PLAIN = {"ok": "+", "warn": "!", "fail": "x", "skip": "-", "unknown": "?"}
@@ -49,13 +49,14 @@ class Console:
         encoding = (getattr(self.stream, "encoding", None) or "").lower()
         self.unicode = encoding.replace("-", "") in ("utf8", "utf8sig")
         self.github = self.env.get("GITHUB_ACTIONS") == "true"
+        # what of the user's own command line belongs on those that hints name
+        self.flags: dict[str, str] = {}
         self._live = ""
         self._depth = 0
 
     def say(self, line: str = "") -> None:
         """Print one line, secrets masked."""
-        if self.env.get("RIG_TASK") and "hint: invoke " in line:
-            line = line.replace("hint: invoke ", f"hint: {self.env['RIG_TASK']} ")
+        line = typed.hint(line, self.env.get("RIG_TASK", ""), self.flags)
         if self.github:
             # the runner obeys lines that begin like this, whoever wrote them
             parts = line.split("\n")

@@ -11,6 +11,9 @@ from typing import Any
 
 from tools.rig.base.state import checked_path
 
+_MOST = 9999
+"""More than any number of compiles; make and ninja take no number without end."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -47,8 +50,8 @@ def positive_int(value: Any) -> int:
         number = 0 if isinstance(value, (bool, float)) else int(str(value))
     except ValueError:
         number = 0
-    if number < 1:
-        raise ValueError("must be a whole number above 0")
+    if not 1 <= number <= _MOST:
+        raise ValueError(f"must be a whole number from 1 to {_MOST}")
     return number
 
 
@@ -119,7 +122,9 @@ def mirrors(value: Any) -> dict[str, str]:
     """
     if isinstance(value, Mapping):
         return {text(k): text(v) for k, v in value.items()}
-    pairs = [word.partition("=") for word in str(value).split()]
+    if not isinstance(value, str):
+        raise ValueError("must be a table, or words of the form PREFIX=MIRROR")
+    pairs = [word.partition("=") for word in value.split()]
     if any(not sep or not key or not val for key, sep, val in pairs):
         raise ValueError("must be words of the form PREFIX=MIRROR")
     return {key: val for key, _, val in pairs}

@@ -4,7 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Mapping
+
+import regex as re
+
+SHARED = frozenset({"source", "profile"})
+"""Flags that say what a command is about: without them a hint is about others."""
+
+_TASK = re.compile(
+    r"\binvoke (?P<task>doctor|cuda-toolkit|shim-glibc|git-safe|venv-local|plan"
+    r"|build-sm70|in-use|verify|install-wheel)\b(?P<rest>[^&|;]*)"
+)
+_MARK = re.compile(r".*?hint: |\s*\$ ")
+_INVOKE = re.compile(r"\binvoke (?=[a-z][a-z0-9-]*\b)")
+_WITHOUT_PROFILE = frozenset({"git-safe", "in-use"})
 
 
 def words_as_flags(
@@ -36,3 +50,40 @@ def words_as_flags(
         out.append(f"{flag}={word}" if plain and not is_value else word)
         is_value = word in with_value
     return out
+
+
+def hint(line: str, runner: str, flags: Mapping[str, str]) -> str:
+    """Return a line with a command to type so that it can be typed as it stands.
+
+    A command stands behind ``hint:`` or a dollar sign; other lines stay as they are.
+
+    Parameters
+    ----------
+    line
+        The line; its hint may name several commands.
+    runner
+        What runs a task where ``invoke`` is not at hand; empty where it is.
+    flags
+        ``source`` and ``profile`` as the user typed them, where they were typed.
+    """
+    found = _MARK.match(line)
+    if found is None:
+        return line
+    head, said = line[: found.end()], line[found.end() :]
+
+    def whole(match: re.Match[str]) -> str:
+        task, rest = match["task"], match["rest"]
+        more = "".join(
+            f" --{name} {shlex.quote(value)}"
+            for name, value in sorted(flags.items())
+            if name in SHARED
+            and value
+            and f"--{name}" not in rest
+            and not (name == "profile" and task in _WITHOUT_PROFILE)
+        )
+        return f"invoke {task}{more}{rest}"
+
+    said = _TASK.sub(whole, said)
+    if runner:
+        said = _INVOKE.sub(f"{runner} ", said)
+    return head + str(said)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools.rig.base.errors import UsageError
 
-CMAKE = '"\\;|[]'
+CMAKE = '"\\;|[]<>'
 """Signs with which CMake cannot configure or build (brackets: not with CUDA)."""
 
 NVCC = "$`"
@@ -26,6 +26,9 @@ NVCC_TEMP = ","
 
 UV = "#"
 """A sign after which uv reads a comment, in a ``file://`` address too."""
+
+SETUPTOOLS = "{}"
+"""Signs between which setuptools looks for a variable when it installs."""
 
 PATH = ":"
 """A sign that divides the entries of PATH."""
@@ -40,7 +43,7 @@ def check(checkout: Path, root: Path) -> None:
         With the sign and whom it stops.
     """
     quoted = shlex.quote(os.fspath(checkout))
-    common = {"CMake": CMAKE, "uv": UV}
+    common = {"CMake": CMAKE, "uv": UV, "setuptools": SETUPTOOLS}
     _refuse(checkout, {**common, "nvcc": NVCC}, f"mv {quoted} PLAIN-NAME")
     hint = "export ONECAT_LOCAL_ROOT=/a/folder/with/a/plain/name"
     _refuse(root, {**common, "nvcc": NVCC + NVCC_TEMP, "PATH": PATH}, hint)

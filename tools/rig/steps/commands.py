@@ -53,6 +53,7 @@ def doctor(
     if other is not None:
         # a wrong name is told before minutes of looking, not after
         step.read_report(other)
+    console.flags = cli
     settings = settings_for(cli)
     found = target.find_here(settings)
     profile = found.profile
@@ -201,6 +202,7 @@ def install_wheel(console: Console, file: str, **cli: str) -> Any:
     from tools.rig.steps import from_wheel as step
     from tools.rig.steps import install_wheel as check
 
+    console.flags = cli
     settings = settings_for(cli)
     wheel = checked_path(file).absolute()
     profile = check.profile_of(wheel, settings.profile)
@@ -258,6 +260,7 @@ def _records() -> list[dict[str, Any]]:
 def _scene(
     console: Console, cli: dict[str, str], *, lay_out: bool = True, python: bool = True
 ) -> Scene:
+    console.flags = cli
     return scenes.find(console, settings_for(cli), lay_out=lay_out, python=python)
 
 

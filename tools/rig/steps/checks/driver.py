@@ -173,7 +173,7 @@ def nvlink(facts: Facts) -> Outcome:
         return Outcome(
             "warn",
             f"{detail}; tensor parallel goes over PCIe there",
-            hint="invoke bench-link",
+            hint="nvidia-smi topo -m",
             data=data,
         )
     return Outcome("ok", detail, data=data)
