@@ -165,6 +165,7 @@ def test_consequences_alone_are_better_than_nothing() -> None:
     "line",
     [
         "-- Performing Test HAVE_X - Failed",
+        "-- cuDNN: not found",
         "a.c:1:2: warning: error-prone construct",
         "fatal: not a git repository (or any of the parent directories): .git",
         "CMake Warning at x:1: an error may follow",

@@ -130,7 +130,7 @@ _WORTH_A_LOOK = re.compile(
 # a version lookup outside a repository, and what compilers say about warnings
 _HARMLESS = re.compile(
     r"fatal: (?:not a git repository|no tag exactly|No names found|no upstream)"
-    r"|^\S*: warning: |^warning:|^-- (?:Performing|Looking|Check)"
+    r"|^\S*: warning: |^warning:|^-- (?!Configuring incomplete)"
     r"|^CMake (?:Deprecation )?Warning|:\d+: [A-Z]\w*Warning: "
     r"|^rmmod: ERROR: Module \S+ is not currently loaded"
     # what NCCL tries and does without
