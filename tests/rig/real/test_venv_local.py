@@ -20,7 +20,7 @@ from tests.rig.support import disks, slowfs
 from tools.rig.base import abandon
 from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, ExitCode, StepFailed
+from tools.rig.base.errors import CannotError, ExitCode, InUseError, StepFailed
 from tools.rig.base.state import SENTINEL, write_json
 from tools.rig.builds import place, survey
 from tools.rig.builds.candidates import GIB
@@ -369,6 +369,24 @@ class TestBroken:
         again = stage.run()
         assert again.plan.existing == "broken" and works(first.path)
         assert (first.path.parent / f"{first.path.name}.broken" / "bin").is_dir()
+
+    def test_a_broken_environment_in_use_is_left(self, stage: Stage) -> None:
+        """Who runs from it keeps its files, until told to leave or overridden."""
+        made = stage.run().environment
+        argv = [made.python, "-c", "print('up', flush=True); input()"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, cwd="/", stdin=pipe, stdout=pipe) as server:
+            assert server.stdout is not None and server.stdout.readline() == b"up\n"
+            for file in (made.path / "bin").glob("python*"):
+                file.unlink()
+            with pytest.raises(InUseError) as caught:
+                stage.run()
+            assert caught.value.code == ExitCode.IN_USE
+            assert caught.value.lines()[0].startswith(f"{server.pid} {made.python}")
+            assert list(made.path.parent.glob("*.broken")) == []
+            stage.run(force=True)
+            assert works(made.path)
+            assert len(list(made.path.parent.glob("*.broken"))) == 1
 
     def test_left_overs_of_a_killed_run_are_swept(self, stage: Stage) -> None:
         """What a dead process left beside the environment goes away."""

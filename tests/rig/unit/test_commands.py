@@ -145,17 +145,26 @@ def test_git_safe(desk: Desk) -> None:
 
 
 def test_venv(desk: Desk) -> None:
-    """The environment is made while its lock is held."""
+    """The environment is made while its lock is held, and moved once nobody uses it."""
     at = desk.at
     locks: list[list[Path]] = []
+    asked: list[Any] = []
 
-    def act(placing: Any, console: Any, *, env: Any) -> Environment:
+    def act(placing: Any, console: Any, *, env: Any, before_moving: Any) -> Environment:
         locks.append(sorted(at.root.venvs.glob(".*.json")))
+        before_moving()
         return Environment(
             at.root, at.environment, at.python, "3.12.4", None, (), at.deps
         )
 
+    def guard(console: Any, place: Path, checkout: Path, **how: Any) -> None:
+        asked.append((place, checkout, how))
+
     desk.put(venv, "act", act)
+    got = venv.guarded(desk.console, at, guard=guard).to_json()
+    assert asked == [(at.environment, at.checkout, {"force": False, "patience": 0.0})]
+    assert len(locks[0]) == 1 and not list(at.root.venvs.glob(".*.json"))
+    locks.clear()
     got = commands.venv(desk.console).to_json()
     assert got["environment"] == str(at.environment)
     assert len(locks[0]) == 1 and not list(at.root.venvs.glob(".*.json"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from tools.rig.base import run
 from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, InUseError, StepFailed
 from tools.rig.builds import place, settle, survey
 from tools.rig.builds.candidates import Candidate
 from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan
@@ -111,7 +112,12 @@ class Fake:
         on_line("cause: dns error")
         return run.Result((), 1, "", "", 0.1)
 
-    def act(self, plan: PlacePlan, problem: str = "") -> Environment:
+    def act(
+        self,
+        plan: PlacePlan,
+        problem: str = "",
+        before_moving: Callable[[], object] | None = None,
+    ) -> Environment:
         """Act in this world."""
 
         def make_link(link: Path, target: Path) -> str:
@@ -125,6 +131,7 @@ class Fake:
             ask=self.ask,
             stream=self.stream,
             make_link=make_link,
+            before_moving=before_moving,
         )
 
 
@@ -186,6 +193,22 @@ class TestAct:
             "src-0a1b2c3d.broken-3",
         ]
         assert any("it is kept as" in n for n in made.notes)
+
+    def test_in_use_is_not_moved(self, fake: Fake) -> None:
+        """Who uses a broken environment keeps it; one that serves asks nobody."""
+
+        def refuse() -> None:
+            raise InUseError("somebody uses it")
+
+        made = fake.act(fake.plan(), before_moving=refuse)
+        fake.act(fake.plan(), before_moving=refuse)
+        (made.path / "pyvenv.cfg").unlink()
+        with pytest.raises(InUseError):
+            fake.act(fake.plan(), before_moving=refuse)
+        assert [p.name for p in made.path.parent.glob("src-*")] == [made.path.name]
+        assert not (made.path / "pyvenv.cfg").exists()
+        fake.act(fake.plan(), before_moving=lambda: None)
+        assert (made.path / "pyvenv.cfg").exists()
 
     def test_made_and_does_not_work(self, fake: Fake) -> None:
         """What uv made is asked before it is called good."""
@@ -310,8 +333,11 @@ def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
         slow = Candidate(Path("/slow"), "test", facts.candidates[0].disk)
         return replace(facts, candidates=(slow, facts.candidates[1]))
 
-    def act(plan: PlacePlan, console: Console, *, env: Any) -> Environment:
+    def act(
+        plan: PlacePlan, console: Console, *, env: Any, before_moving: Any
+    ) -> Environment:
         assert env == {"A": "1"}
+        before_moving()
         return fake.act(plan)
 
     monkeypatch.setattr(venv, "facts", survey_facts)

@@ -31,8 +31,11 @@ def act(
     ask: uv.Run = run.run,
     stream: uv.Stream = run.stream,
     make_link: Callable[[Path, Path], str] = look.make_link,
+    before_moving: Callable[[], object] | None = None,
 ) -> Environment:
     """Make the environment, the folders beside it and the link; remember the root.
+
+    The caller holds the lock of the environment.
 
     Parameters
     ----------
@@ -44,9 +47,14 @@ def act(
         Our environment when None.
     ask, stream, make_link
         Seams for tests.
+    before_moving
+        Called before an environment that is there is set aside; it raises when somebody
+        uses that. None says that the caller has looked already.
 
     Raises
     ------
+    InUseError
+        When `before_moving` says so; nothing was moved.
     StepFailed
         When the disk is full, uv fails, or the place was taken by somebody else.
     CannotError
@@ -63,6 +71,8 @@ def act(
     notes = list(plan.notes)
     existing, version = survey.inspect(plan.environment, ask)
     if existing == "broken":
+        if before_moving is not None:
+            before_moving()
         notes.append(_set_aside(plan.environment))
     if existing != "ready":
         program = uv.program(env)

@@ -118,16 +118,12 @@ def git_safe(console: Console, **cli: str) -> Any:
 
 def venv(console: Console, **cli: str) -> Any:
     """Choose the place, make the environment and link it."""
-    from tools.rig.guard.lock import BuildLock
     from tools.rig.steps import venv as step
 
     found = _scene(console, cli)
-    found.root.make(found.root.venvs)
     for line in found.placing.lines():
         console.say(f"  {line}")
-    with BuildLock(found.environment, found.checkout, "venv-local", console=console):
-        made = step.act(found.placing, console, env=found.env)
-    return step.VenvResult(found.placing, made)
+    return step.guarded(console, found)
 
 
 def plan(console: Console, wheel_only: bool, **cli: str) -> Any:

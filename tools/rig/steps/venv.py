@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from tools.rig.builds.candidates import NEED_BYTES, speed
 from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan, plan
 from tools.rig.builds.settle import act
 from tools.rig.builds.survey import facts
+from tools.rig.guard import gate
+from tools.rig.guard.lock import BuildLock
+from tools.rig.steps.alone import DYING_S
+from tools.rig.steps.scene import Scene
 
 __all__ = [
     "Environment",
@@ -24,6 +29,7 @@ __all__ = [
     "act",
     "facts",
     "plan",
+    "guarded",
     "venv_local",
 ]
 
@@ -75,6 +81,8 @@ def venv_local(
 ) -> VenvResult:
     """Choose a disk for the environment of `checkout`, and make it there.
 
+    The caller holds the lock of the environment.
+
     Parameters
     ----------
     settings
@@ -94,6 +102,8 @@ def venv_local(
 
     Raises
     ------
+    InUseError
+        When somebody uses a broken environment, which would be moved.
     CannotError
         When no disk or no Python of this machine will do.
     StepFailed
@@ -108,6 +118,44 @@ def venv_local(
         for verdict in its.verdicts:
             if verdict.reason and not verdict.candidate.chosen:
                 console.mark("skip", str(verdict))
-        made = act(its, console, env=env)
+        made = act(
+            its,
+            console,
+            env=env,
+            before_moving=lambda: gate.guard(
+                console, its.environment, its.facts.checkout.real, force=settings.force
+            ),
+        )
         console.say(f"environment: {made.path} (Python {made.python_version})")
     return VenvResult(its, made)
+
+
+def guarded(
+    console: Console, found: Scene, *, guard: Callable[..., Any] = gate.guard
+) -> VenvResult:
+    """Make the environment of a scene and the link to it, under its lock.
+
+    Raises
+    ------
+    InUseError
+        When somebody holds the lock, or uses an environment that had to be moved out of
+        the way (exit 4).
+    CannotError, StepFailed
+        As for :func:`venv_local`.
+    """
+    place, checkout = found.environment, found.checkout
+    found.root.make(found.root.venvs)
+    with BuildLock(place, checkout, " ".join(sys.argv), console=console) as lock:
+        # what a build that was killed left takes some seconds to go
+        patience = DYING_S if lock.taken_over else 0.0
+        force = found.settings.force
+        made = act(
+            found.placing,
+            console,
+            env=found.env,
+            # one that serves is left as it is, whoever uses it
+            before_moving=lambda: guard(
+                console, place, checkout, force=force, patience=patience
+            ),
+        )
+    return VenvResult(found.placing, made)
