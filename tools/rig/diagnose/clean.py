@@ -79,6 +79,9 @@ def _docker_json(text: str) -> str:
 
 def _one(number: int, text: str) -> Line:
     source = ""
+    if text[:4].isspace() and _INDENTED.match(text):
+        # pasted as a block of Markdown
+        text = text.lstrip()
     for _ in range(_LAYERS):
         found = _PREFIX.match(text)
         if found is None:
@@ -148,6 +151,11 @@ _PREFIX = re.compile(
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? "
     r"(?:\[[^\]\s]{1,80}:\d+\](?: |$)|[\w./-]{1,80}:\d+\](?: |$))"
     r")"
+)
+
+_INDENTED = re.compile(
+    rf"\s+(?:\[?{_ISO}|#\d+ \d+\.\d+ |{_MONTH} [ \d]\d \d\d:\d\d:\d\d"
+    r"|\d{1,6}\.\d{1,4} (?:[A-Z]+: |[a-z]+: |Err:|Get:))"
 )
 
 _FRAME = re.compile(r"^(?:[\s│├└╰╭╯╮┃▶]|─+[▶>]|\| +|\+-[+-]+ ?|> )+")
