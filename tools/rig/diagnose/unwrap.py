@@ -22,8 +22,8 @@ PARTS = 16
 """Parts of one line that are joined at most."""
 
 _BEGINS = re.compile(
-    r"(?:ERROR|WARNING|INFO|DEBUG|NOTE|HINT)\b|(?:error|fatal|warning|hint|note): "
-    r"|Traceback \(most|During handling of|The above exception|[\w.]{0,80}Error: |[$#] "
+    r"(?:ERROR|WARNING|INFO|DEBUG): |Traceback \(most|During handling of|The above exc"
+    r"|\$ "
 )
 """What a line begins with that does not go on from another one: the longest line of a
 log looks as if a terminal had broken it there."""
