@@ -9,6 +9,7 @@ for the languages in which logs of builds are posted. Quotes are plain already.
 from __future__ import annotations
 
 import regex as re
+from ahocorasick_rs import AhoCorasick, MatchKind
 
 _NO_FILE = "No such file or directory"
 _NO_SPACE = "No space left on device"
@@ -104,7 +105,8 @@ MESSAGES: dict[str, str] = {
 }
 """Translated messages that are the same wherever they stand."""
 
-_MESSAGE = re.compile("|".join(map(re.escape, sorted(MESSAGES, key=len, reverse=True))))
+_WORDINGS = list(MESSAGES)
+_FINDER = AhoCorasick(_WORDINGS, matchkind=MatchKind.LeftmostLongest)
 
 # the name comes last here and first there
 _CANNOT_FIND = re.compile(
@@ -129,12 +131,14 @@ def english(text: str) -> str:
     text
         A line; quotes of other languages have been made plain.
     """
-    text = _MESSAGE.sub(lambda found: MESSAGES[found[0]], text)
+    found = _FINDER.find_matches_as_indexes(text)
+    for which, start, end in reversed(found):
+        text = f"{text[:start]}{MESSAGES[_WORDINGS[which]]}{text[end:]}"
     if "library not found" in text:
-        text = _NOT_FOUND.sub(lambda found: f"cannot find -l{found['name']}", text)
+        text = _NOT_FOUND.sub(lambda one: f"cannot find -l{one['name']}", text)
     if "-l" in text:
         text = _CANNOT_FIND.sub(
-            lambda found: f"cannot find {found['after'] or found['before']}", text
+            lambda one: f"cannot find {one['after'] or one['before']}", text
         )
     return text
 
