@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
 from tools.rig.base import errors
@@ -51,3 +55,21 @@ def test_exit_codes_are_the_documented_ones(
 def test_codes_without_an_error_of_their_own() -> None:
     """Success and 'nothing recognised' are results, not failures."""
     assert (errors.ExitCode.OK, errors.ExitCode.UNKNOWN) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "df -h '/a b'"),
+        (errno.EDQUOT, "df -h '/a b'"),
+        (errno.EACCES, "ls -ld '/a b'"),
+        (errno.EROFS, "findmnt --target '/a b'"),
+        (errno.EEXIST, "ls -ld '/a b'"),
+    ],
+)
+def test_unwritable(number: int, hint: str) -> None:
+    """What to look at depends on why it could not be written."""
+    exc = OSError(number, os.strerror(number))
+    error = errors.unwritable(Path("/a b/c"), exc, "usual")
+    assert error.what == f"cannot write /a b/c: {os.strerror(number)}"
+    assert (error.usual, error.hint) == ("usual", hint)

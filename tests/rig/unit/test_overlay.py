@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 import zipfile
 from collections.abc import Callable
@@ -136,10 +137,10 @@ class TestFailure:
         """What cannot be written is a message about the checkout."""
         (scene.checkout / "fresh").write_text("in the way")
         before = scene.tree()
-        with pytest.raises(StepFailed, match="cannot write into") as caught:
+        with pytest.raises(StepFailed, match="cannot write") as caught:
             scene.place()
         assert scene.tree() == before
-        assert caught.value.hint == f"df -h '{scene.checkout}'"
+        assert caught.value.hint == f"ls -ld {shlex.quote(str(scene.checkout))}"
 
     def test_journal_cannot_be_written(self, scene: Scene) -> None:
         """Without a journal nothing begins."""

@@ -117,7 +117,7 @@ class TestMakeVenv:
 
         with pytest.raises(StepFailed, match="the disk is full") as caught:
             uv.make_venv(UV, Path("/p"), tmp_path / "v", env={}, prompt="p", ask=ask)
-        assert caught.value.hint == f"df -h '{tmp_path}'"
+        assert caught.value.hint == f"df -h {tmp_path}"
         assert list(tmp_path.iterdir()) == []
 
     def test_somebody_was_faster(self, tmp_path: Path) -> None:

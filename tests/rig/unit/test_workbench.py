@@ -74,7 +74,7 @@ def test_full_disk(tmp_path: Path) -> None:
     ):
         (work / "half").touch()
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert caught.value.hint == f"df -h '{tmp_path}'"
+    assert caught.value.hint == f"df -h {tmp_path}"
     assert [p.name for p in tmp_path.iterdir()] == [".lock"]
 
 
@@ -82,7 +82,7 @@ def test_no_folder_can_be_made(tmp_path: Path) -> None:
     """A file where the folder should be is a message."""
     (tmp_path / "toolkits").touch()
     with (
-        pytest.raises(StepFailed, match="cannot make x below"),
+        pytest.raises(StepFailed, match="cannot write .*x"),
         workbench(tmp_path / "toolkits", "x"),
     ):
         raise AssertionError("a file is no folder")

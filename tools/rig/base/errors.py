@@ -10,7 +10,11 @@ A message has three parts: what happened, what it usually means, and a last line
 from __future__ import annotations
 
 import enum
+import errno
+import os
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class ExitCode(enum.IntEnum):
@@ -65,6 +69,24 @@ class RigError(Exception):
 
 class StepFailed(RigError):
     """A step was tried and did not succeed."""
+
+
+def unwritable(path: Path, exc: OSError, usual: str = "") -> StepFailed:
+    """Return the error for what cannot be written, with the look that tells why."""
+    folder = shlex.quote(os.fspath(path.parent))
+    looks = {
+        errno.EACCES: f"ls -ld {folder}",
+        errno.EPERM: f"ls -ld {folder}",
+        errno.EROFS: f"findmnt --target {folder}",
+        errno.ENOENT: f"ls -ld {folder}",
+        errno.ENOTDIR: f"ls -ld {folder}",
+        errno.EEXIST: f"ls -ld {folder}",
+    }
+    return StepFailed(
+        f"cannot write {path}: {exc.strerror or exc}",
+        usual=usual,
+        hint=looks.get(exc.errno or 0, f"df -h {folder}"),
+    )
 
 
 class UsageError(RigError):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError, RigError, StepFailed
+from tools.rig.base.errors import CannotError, RigError, StepFailed, unwritable
 
 NOT_STARTED = 127
 """Exit status that stands for a program that could not be started."""
@@ -112,14 +112,6 @@ def opened(path: Path, *, append: bool = False) -> FileIO:
         return FileIO(path, "a" if append else "w")
     except OSError as exc:
         raise unwritable(path, exc) from exc
-
-
-def unwritable(path: Path, exc: OSError) -> StepFailed:
-    """Return the error for a file that cannot be written."""
-    return StepFailed(
-        f"cannot write {path}: {exc.strerror}",
-        hint=f"df -h {shlex.quote(os.fspath(path.parent))}",
-    )
 
 
 def missing(

@@ -23,7 +23,7 @@ from typing import Any
 
 import regex as re
 
-from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.errors import StepFailed, UsageError, unwritable
 
 SENTINEL = ".rig-made"
 """A file of this name proves that the suite made the folder it lies in."""
@@ -102,7 +102,7 @@ class StateRoot:
             if not any(folder.iterdir()):
                 (folder / SENTINEL).touch()
         except OSError as exc:
-            raise _unwritable(folder, exc) from exc
+            raise unwritable(folder, exc) from exc
         return folder
 
 
@@ -148,7 +148,7 @@ def write_text(path: Path, text: str) -> None:
             os.fsync(fh.fileno())
         os.replace(temp, path)
     except OSError as exc:
-        raise _unwritable(path, exc) from exc
+        raise unwritable(path, exc) from exc
     finally:
         with contextlib.suppress(OSError):
             temp.unlink()
@@ -246,10 +246,3 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _unwritable(path: Path, exc: OSError) -> StepFailed:
-    return StepFailed(
-        f"cannot write {path}: {exc.strerror}",
-        hint=f"df -h {shlex.quote(os.fspath(path.parent))}",
-    )

@@ -17,7 +17,7 @@ from io import FileIO
 from pathlib import Path
 
 from tools.rig.base import idle, redact
-from tools.rig.base.errors import Interrupted
+from tools.rig.base.errors import Interrupted, unwritable
 from tools.rig.base.process import (
     NOT_STARTED,
     Result,
@@ -27,7 +27,6 @@ from tools.rig.base.process import (
     not_started,
     opened,
     spawn,
-    unwritable,
 )
 from tools.rig.base.tree import GRACE_S, KILL_S, stop_tree
 

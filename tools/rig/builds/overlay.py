@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, unwritable
 from tools.rig.base.state import read_json, write_json, write_text
 
 _NEW = ".rig-new"
@@ -83,11 +83,8 @@ def place(
         raise StepFailed(f"cannot unpack {wheel}: {exc}", hint="build again") from exc
     except OSError as exc:
         settle(journal)
-        raise StepFailed(
-            f"cannot write into {checkout}: {exc.strerror}",
-            usual="The disk of the checkout is full, or it is read-only.",
-            hint=f"df -h '{checkout}'",
-        ) from exc
+        usual = "The disk of the checkout is full, or it is read-only."
+        raise unwritable(checkout / "*", exc, usual) from exc
     except BaseException:
         settle(journal)
         raise

@@ -53,7 +53,7 @@ def failure(
             f"{what}: the disk is full",
             details=[full.strip()],
             usual="Nothing that was there before has changed." + where,
-            hint=f"df -h '{place.parent}'",
+            hint=f"df -h {shlex.quote(os.fspath(place.parent))}",
         )
     start = next((i for i, line in enumerate(text) if "error" in line.lower()), 0)
     hint = f"df -h {shlex.quote(os.fspath(place.parent))}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, unwritable
 
 
 def only_wheel(folder: Path) -> Path:
@@ -98,9 +98,7 @@ def hollow(wheel: Path, into: Path) -> Path:
                     if _top(info.filename).endswith(".dist-info"):
                         new.writestr(info, old.read(info))
         except OSError as exc:
-            raise StepFailed(
-                f"cannot write {made}: {exc.strerror}", hint=f"df -h '{into}'"
-            ) from exc
+            raise unwritable(made, exc) from exc
     return made
 
 

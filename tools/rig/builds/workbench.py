@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tools.rig.base.errors import InUseError, StepFailed
+from tools.rig.base.errors import InUseError, StepFailed, unwritable
 from tools.rig.base.run import run
 from tools.rig.base.state import SENTINEL, remove_made
 
@@ -61,11 +61,8 @@ def workbench(toolkits: Path, name: str, *, wait_s: float = WAIT_S) -> Iterator[
             hint="wait for it to end, then run the command again",
         ) from None
     except OSError as exc:
-        raise StepFailed(
-            f"cannot make {name} below {toolkits}: {exc.strerror or exc}",
-            usual="The disk is full, or the folder may not be written.",
-            hint=f"df -h '{toolkits}'",
-        ) from exc
+        usual = "The disk is full, or the folder may not be written."
+        raise unwritable(toolkits / name, exc, usual) from exc
 
 
 def publish(made: Path, final: Path) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, unwritable
 from tools.rig.base.state import SENTINEL
 
 LINK_PLACES = (Path("/var/tmp"), Path("/tmp"))
@@ -60,9 +60,7 @@ def publish(folder: Path, tree: Tree) -> Path:
         # someone else made the same content in the meantime
         if _holds(final, tree):
             return final
-        raise StepFailed(
-            f"cannot write {final}: {exc.strerror}", hint=f"df -h '{folder}'"
-        ) from exc
+        raise unwritable(final, exc) from exc
     return final
 
 

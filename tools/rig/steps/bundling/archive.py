@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.errors import UsageError, unwritable
 from tools.rig.base.state import checked_path
 
 SUFFIX = ".tar.gz"
@@ -106,11 +106,7 @@ def place(contents: Mapping[Path, bytes]) -> None:
                 path.unlink()
         if isinstance(exc, OSError):
             first = next(iter(contents))
-            raise StepFailed(
-                f"cannot write {first}: {exc.strerror}",
-                usual="Nothing is left behind.",
-                hint=f"df -h {shlex.quote(os.fspath(first.parent))}",
-            ) from exc
+            raise unwritable(first, exc, "Nothing is left behind.") from exc
         raise
     finally:
         for temp in temps.values():
