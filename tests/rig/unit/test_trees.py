@@ -61,7 +61,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StepFailed, match="cannot write") as caught:
         publish(tmp_path / "file", _TREE)
-    assert caught.value.hint.startswith("df -h")
+    assert caught.value.hint.startswith("ls -ld")
 
 
 def test_losing_a_race_for_the_same_content_is_no_failure(
