@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import types
@@ -22,7 +23,8 @@ from tools.rig.builds.place import Environment
 from tools.rig.builds.profile import load, on_sample
 from tools.rig.builds.record import Record
 from tools.rig.builds.target import HERE, Target
-from tools.rig.guard.scan import ScanResult
+from tools.rig.guard.scan import ScanResult, User
+from tools.rig.guard.targets import Targets
 from tools.rig.steps import (
     build,
     commands,
@@ -107,6 +109,21 @@ def test_plan(desk: Desk) -> None:
     assert lines[-1] == "the plan" and lines[0].startswith("root: ")
 
 
+@pytest.mark.parametrize("name", ["plan", "in_use", "verify"])
+def test_who_reads(desk: Desk, name: str) -> None:
+    """What only reads says so to the choice of the place; what makes does not."""
+    there = desk.at.placing.facts
+    desk.patch.setattr(survey, "facts", lambda *args, **how: there)
+    desk.put(plan, "preview", _never)
+    with contextlib.suppress(CannotError, StepFailed):
+        getattr(commands, name)(desk.console, *([False] if name == "plan" else []))
+    assert desk.asked["seams"].facts() == replace(there, reading=True)
+    desk.put(toolkit, "plan", "the plan")
+    desk.put(toolkit, "act")
+    commands.toolkit(desk.console)
+    assert desk.asked["seams"] == commands.scenes.Seams()
+
+
 def test_toolkit(desk: Desk) -> None:
     """The plan of the pair is acted upon."""
     desk.put(toolkit, "plan", "the plan")
@@ -189,22 +206,45 @@ def test_in_use_of_a_wheel(desk: Desk) -> None:
     other = desk.at.root.venvs / "rig-1"
     other.mkdir(parents=True)
     desk.linked[HERE] = Linked(other, HERE)
-    asked: list[tuple[Path, Path]] = []
+    asked: list[tuple[Path, Path, bool]] = []
 
-    def look(console: Any, place: Path, checkout: Path) -> Report:
-        asked.append((place, checkout))
+    def look(
+        console: Any, place: Path, checkout: Path, *, only_if_used: bool
+    ) -> Report:
+        asked.append((place, checkout, only_if_used))
         holder = "somebody" if place == other else None
         found = ScanResult((), (), 0, (), 0.1)
         return Report(str(place), None, found, holder, None)  # type: ignore[arg-type]  # any holder
 
     desk.put(in_use, "in_use", look)
+    own = desk.at.environment
     got = commands.in_use(desk.console)
-    assert asked == [(other, HERE)] and got.exit_code == 4
-    desk.at.environment.mkdir(parents=True)
+    assert asked == [(own, desk.at.checkout, True), (other, HERE, False)]
+    assert got.exit_code == 4
+    assert got.to_json()["venv"] == str(other) and got.to_json()["others"] == []
+    own.mkdir(parents=True)
     got = commands.in_use(desk.console)
-    assert asked[1:] == [(desk.at.environment, desk.at.checkout), (other, HERE)]
+    assert asked[2:] == [(own, desk.at.checkout, False), (other, HERE, False)]
     assert got.exit_code == 4 and got.to_json()["others"][0]["venv"] == str(other)
     commands.in_use(desk.console, source=str(desk.at.checkout))
+
+
+def test_in_use_of_a_moved_one(desk: Desk) -> None:
+    """Who uses the checkout's libraries counts, also where no environment is."""
+    other = desk.at.root.venvs / "rig-1"
+    other.mkdir(parents=True)
+    desk.linked[HERE] = Linked(other, HERE)
+    user = User(7, 1, "alice", "python", maps=("a.so",))
+
+    def look(targets: Targets) -> ScanResult:
+        used = targets.checkout == desk.at.checkout
+        return ScanResult((user,) if used else (), (), 0, (), 0.1)
+
+    real = in_use.in_use
+    desk.put(in_use, "in_use", lambda *args, **how: real(*args, look=look, **how))
+    got = commands.in_use(desk.console)
+    assert got.exit_code == 4 and got.to_json()["venv"] == str(desk.at.environment)
+    assert "1 process(es) use" in desk.out.getvalue()
 
 
 class TestVerify:
@@ -241,6 +281,39 @@ class TestVerify:
             assert asked["profile"].name == "v100-cu128" and asked["checkout"] is None
         else:
             assert asked["python"] == desk.at.python
+
+    def test_in_another_root(self, desk: Desk, tmp_path: Path) -> None:
+        """Where the checkout's .venv points comes in when nothing is in this root."""
+        other = tmp_path / "elsewhere" / "venvs" / "checkout-1"
+        desk.linked[desk.at.checkout] = Linked(other, desk.at.checkout)
+        with pytest.raises(CannotError, match=str(desk.at.environment)):
+            commands.verify(desk.console)
+        (other / "bin").mkdir(parents=True)
+        (other / "bin" / "python").touch()
+        roots: list[Path] = []
+
+        def plan(settings: Any, profile: Any, root: Any, env: Any) -> Any:
+            roots.append(root.path)
+            return chosen(toolkit=KIT if root == desk.at.root else None)
+
+        desk.put(toolkit, "plan", plan)
+        asked: dict[str, Any] = {}
+
+        def look(console: Any, **what: Any) -> Any:
+            asked.update(what)
+            return fakescene.report("ok")
+
+        desk.put(verify, "verify", look)
+        assert commands.verify(desk.console).exit_code == 0
+        assert asked["python"] == other / "bin" / "python"
+        assert asked["profile"] is desk.at.profile
+        assert asked["checkout"] == desk.at.checkout
+        assert roots == [tmp_path / "elsewhere", desk.at.root.path]
+        said = f"looking at {other}, where .venv points"
+        assert desk.out.getvalue().count(said) == 1
+        _make_python(desk)
+        commands.verify(desk.console)
+        assert asked["python"] == desk.at.python
 
     def test_no_environment(self, desk: Desk) -> None:
         """Without an environment there is nothing to prove."""

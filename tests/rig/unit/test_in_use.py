@@ -158,6 +158,16 @@ class TestStep:
         refuse(report)
         assert json.loads(json.dumps(asdict(report)))["builder"] is None
 
+    def test_only_if_used(self, tmp_path: Path) -> None:
+        """What is not worth a word is said nothing of, until somebody uses it."""
+        out = io.StringIO()
+        look = says(ScanResult(unknown=2))
+        in_use(Console(out), tmp_path / "v", None, only_if_used=True, look=look)
+        assert out.getvalue() == ""
+        look = says(ScanResult(users=(SERVER,)))
+        in_use(Console(out), tmp_path / "v", None, only_if_used=True, look=look)
+        assert "1 process(es) use" in out.getvalue()
+
     def test_building(self, tmp_path: Path) -> None:
         """A build that runs is named with its lock and its lease."""
         out = io.StringIO()

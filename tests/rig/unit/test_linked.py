@@ -37,6 +37,16 @@ def test_whose(tmp_path: Path, folder: str, mark: str, ours: bool) -> None:
     assert got == (Linked(place, Path("/c")) if ours else None)
 
 
+def test_gone(tmp_path: Path) -> None:
+    """One that was moved away is still known by the folder that it lay in."""
+    (tmp_path / "venvs").mkdir()
+    (tmp_path / "venvs" / SENTINEL).touch()
+    place = tmp_path / "venvs" / "c-1"
+    got = linked.of(Path("/c"), checkout(Link("link", str(place), str(place), False)))
+    assert got == Linked(place, Path("/c"))
+    assert got.python == place / "bin" / "python"
+
+
 @pytest.mark.parametrize("link", [Link("absent"), Link("link", "/v", "/v"), Link("x")])
 def test_none(link: Link) -> None:
     """Without a link to something there is none."""

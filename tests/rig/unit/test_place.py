@@ -169,6 +169,49 @@ class TestPlan:
         want = f"{undo}, or name a folder on a local disk with 12 GiB free"
         assert caught.value.hint == want
 
+    @pytest.mark.parametrize("setting", ["environment (ONECAT_LOCAL_ROOT)", ""])
+    @pytest.mark.parametrize(
+        "more",
+        [{"made": True}, {"venv": "ready", "version": "3.12.3"}],
+    )
+    def test_who_reads_needs_no_permission(
+        self, setting: str, more: dict[str, Any]
+    ) -> None:
+        """A root that is there will do for looking; that no build takes it is told."""
+        closed = {"exists": True, "owner": ME, "writable": False, **more}
+        named = replace(candidate(**closed), setting=setting)
+        with pytest.raises(CannotError, match="you may not write there|no disk"):
+            place.plan(facts(named))
+        full = candidate("/full", free_bytes=0)
+        got = place.plan(facts(*([] if setting else [full]), named, reading=True))
+        assert got.root.path == named.root
+        assert got.notes[-1] == (
+            "a build will not take /home/me/state: you may not write there"
+        )
+        better = place.plan(facts(replace(named, setting=""), full, reading=True))
+        assert better.root.path == named.root
+        other = place.plan(
+            facts(replace(named, setting=""), candidate("/other"), reading=True)
+        )
+        assert other.root.path == Path("/other")
+        assert not any("will not take" in note for note in other.notes)
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"writable": False},
+            {"exists": True, "writable": False, "empty": False},
+            {"exists": True, "made": True, "hung": True, "problem": "no answer"},
+        ],
+    )
+    def test_nothing_there_to_read(self, more: dict[str, Any]) -> None:
+        """A place without anything of ours is refused to who reads, too."""
+        named = replace(candidate(**more), setting="environment")
+        with pytest.raises(CannotError):
+            place.plan(facts(named, reading=True))
+        with pytest.raises(CannotError):
+            place.plan(facts(candidate(**more), reading=True))
+
     @pytest.mark.parametrize(
         ("link", "action", "note"),
         [

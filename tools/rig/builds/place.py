@@ -34,7 +34,10 @@ __all__ = ["GIB", "NEED_BYTES", "Environment", "PlaceFacts", "PlacePlan", "plan"
 
 @dataclass(frozen=True)
 class PlaceFacts:
-    """All that the decision rests on."""
+    """All that the decision rests on.
+
+    ``reading`` tells that nothing will be made: then a root that is there will do.
+    """
 
     checkout: Checkout
     checkout_disk: Disk
@@ -51,6 +54,7 @@ class PlaceFacts:
     remembered_in: Path = Path("/nonexistent/root.json")
     remembered: Path | None = None
     notes: tuple[str, ...] = ()
+    reading: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,9 @@ class Environment:
 def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ...]:
     """Return a verdict for each candidate up to the first that will do, the last one.
 
+    Who only reads asks for no space and no permission to write: where nothing will do
+    for a build, and where the user's settings name the place, what is there is taken.
+
     Raises
     ------
     CannotError
@@ -124,13 +131,25 @@ def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ..
         if not verdicts[-1].reason:
             return tuple(verdicts)
         if candidate.setting:
+            if _can_be_read(facts, candidate):
+                return (*verdicts[:-1], Verdict(candidate, ""))
             raise _refused(verdicts[-1], need_bytes)
+    for verdict in verdicts:
+        if _can_be_read(facts, verdict.candidate):
+            others = [v for v in verdicts if v is not verdict]
+            return (*others, Verdict(verdict.candidate, ""))
     raise CannotError(
         "no disk of this machine will do for the environment",
         details=[str(v) for v in verdicts],
         usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
         hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
     )
+
+
+def _can_be_read(facts: PlaceFacts, candidate: Candidate) -> bool:
+    """Say whether something of ours is there for a command that only reads."""
+    ours = candidate.disk.made or candidate.venv != "absent"
+    return facts.reading and candidate.disk.exists and ours and not candidate.disk.hung
 
 
 def _refused(verdict: Verdict, need_bytes: int) -> CannotError:
@@ -182,7 +201,7 @@ def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
         python=_python(facts, best),
         link_note=note,
         link_hint=hint,
-        notes=(*facts.notes, *_notes(facts, best)),
+        notes=(*facts.notes, *_notes(facts, best), *_unfit(facts, best, need_bytes)),
     )
 
 
@@ -218,6 +237,12 @@ def _python(facts: PlaceFacts, best: Candidate) -> Choice:
     if best.venv == "ready":
         return interpreter.keep(wish, best.version, environment)
     return interpreter.decide(wish, facts.pythons)
+
+
+def _unfit(facts: PlaceFacts, best: Candidate, need_bytes: int) -> list[str]:
+    """Return why a build would not take the place that is looked at."""
+    reason = judge(best, facts.uid, need_bytes) if facts.reading else ""
+    return [f"a build will not take {best.root}: {reason}"] if reason else []
 
 
 def _notes(facts: PlaceFacts, best: Candidate) -> list[str]:

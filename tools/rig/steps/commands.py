@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode
 from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import profile as profiles
-from tools.rig.builds import record, target
-from tools.rig.builds.profile import Profile
+from tools.rig.builds import record, survey, target
+from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
-from tools.rig.steps.linked import Linked
 from tools.rig.steps.scene import Scene, settings_for
 
 
@@ -150,11 +149,16 @@ def in_use(console: Console, **cli: str) -> Any:
 
     found = _scene(console, cli, lay_out=False, python=False)
     places = {found.environment: found.checkout}
-    for other in _linked(found):
+    for other in linked.of_scene(found):
         places.setdefault(other.environment, other.checkout)
-    # one that is not there yet is not worth a word beside one that is
-    there = [place for place in places if place.exists()] or [found.environment]
-    reports = [step.in_use(console, place, places[place]) for place in there]
+    # one that is not there is not worth a word beside one that is, unless it is used:
+    # it may have been moved, and a build would also look at its checkout's libraries
+    there = {p for p in places if os.path.exists(p)} or {found.environment}
+    looked = {
+        place: step.in_use(console, place, checkout, only_if_used=place not in there)
+        for place, checkout in places.items()
+    }
+    reports = [its for place, its in looked.items() if place in there or not its.free]
     first, *others = reports
     data = {**asdict(first), "others": [asdict(report) for report in others]}
     free = all(report.free for report in reports)
@@ -169,23 +173,27 @@ def verify(console: Console, **cli: str) -> Any:
     found = _scene(console, cli, lay_out=False, python=False)
     environment, profile = found.environment, found.profile
     checkout: Path | None = found.checkout
-    other = _to_prove(found)
+    roots = [found.root]
+    other = linked.to_prove(found)
     if other is not None:
-        environment, profile, checkout = *other, None
+        environment, profile, checkout = other
         console.say(f"looking at {environment}, where .venv points")
+        # what it was built with lies in its own root
+        roots.insert(0, StateRoot(environment.parent.parent))
     python = environment / "bin" / "python"
-    if not python.exists():
+    if not os.path.exists(python):
         raise CannotError(
             f"there is no environment at {environment}", hint="invoke build-sm70"
         )
-    pair = chain.plan(found.settings, profile, found.root, found.env)
-    if pair.toolkit is None:
+    plans = (chain.plan(found.settings, profile, root, found.env) for root in roots)
+    kit = next((pair.toolkit for pair in plans if pair.toolkit), None)
+    if kit is None:
         raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
     report = step.verify(
         console,
         python=python,
         profile=profile,
-        cuobjdump=pair.toolkit.cuobjdump,
+        cuobjdump=kit.cuobjdump,
         checkout=checkout,
     )
     if not report.ok:
@@ -241,8 +249,6 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
 
 def _records() -> list[dict[str, Any]]:
     """Return the records of all builds below the remembered state root."""
-    from tools.rig.builds import survey
-
     named = settings_for({}).local_root
     if named is None:
         roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
@@ -257,33 +263,15 @@ def _scene(
     console: Console, cli: dict[str, str], *, lay_out: bool = True, python: bool = True
 ) -> Scene:
     console.flags = cli
-    return scenes.find(console, settings_for(cli), lay_out=lay_out, python=python)
+    # a command that lays nothing out only reads
+    seams = scenes.Seams() if lay_out else scenes.Seams(facts=_facts_to_read)
+    return scenes.find(
+        console, settings_for(cli), lay_out=lay_out, python=python, seams=seams
+    )
 
 
-def _linked(found: Scene) -> list[Linked]:
-    """Return the environments of ours that links of the checkouts point to."""
-    looked = [linked.of(found.checkout, found.placing.facts.checkout)]
-    if found.settings.source is None and found.checkout != target.HERE:
-        looked.append(linked.of(target.HERE))
-    return [other for other in looked if other is not None]
-
-
-def _to_prove(found: Scene) -> tuple[Path, Profile] | None:
-    """Return the environment that stands before the sample's, and its profile."""
-    if not found.is_sample or found.settings.source is not None:
-        return None
-    other = linked.of(target.HERE)
-    if other is None or other.environment == found.environment:
-        return None
-    its = other.profile()
-    if found.settings.profile is not None:
-        asked = profiles.load(found.settings.profile)
-        return (
-            (other.environment, asked)
-            if its is not None and its.project == asked.project
-            else None
-        )
-    return None if its is None else (other.environment, its)
+def _facts_to_read(*args: Any, **options: Any) -> PlaceFacts:
+    return replace(survey.facts(*args, **options), reading=True)
 
 
 def _plain(result: Any) -> Data:

@@ -40,6 +40,7 @@ def in_use(
     venv: Path,
     checkout: Path | None,
     *,
+    only_if_used: bool = False,
     look: Callable[[Targets], ScanResult] = gate.look_at,
 ) -> Report:
     """Show who uses the environment or the checkout's libraries, and return it.
@@ -52,6 +53,9 @@ def in_use(
         The environment or a link to it.
     checkout
         The checkout, or None.
+    only_if_used
+        Say nothing when nobody does: an environment that is not there is worth a word
+        only when somebody uses it, or the checkout's libraries.
     look
         The scan.
     """
@@ -62,7 +66,8 @@ def in_use(
         builder=lock.holder_of(venv),
         lessee=None if checkout is None else lease.holder_at(checkout),
     )
-    _show(console, report)
+    if not (only_if_used and report.free):
+        _show(console, report)
     return report
 
 

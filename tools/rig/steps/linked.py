@@ -8,6 +8,7 @@ target's would miss it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +16,26 @@ from tools.rig.base.state import SENTINEL, StateRoot
 from tools.rig.builds import profile as profiles
 from tools.rig.builds import record
 from tools.rig.builds.profile import Profile
+from tools.rig.builds.target import HERE
 from tools.rig.host import look
 from tools.rig.host.look import Checkout
+from tools.rig.steps.scene import Scene
 
 
 @dataclass(frozen=True)
 class Linked:
-    """An environment of ours and the checkout whose ``.venv`` points there."""
+    """An environment of ours and the checkout whose ``.venv`` points there.
+
+    It may be gone: a link that dangles still tells where processes were started from.
+    """
 
     environment: Path
     checkout: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.environment / "bin" / "python"
 
     def profile(self) -> Profile | None:
         """Return what it was made for: as recorded, else by the project in it."""
@@ -60,8 +71,47 @@ def of(checkout: Path, seen: Checkout | None = None) -> Linked | None:
     its = look.checkout(checkout) if seen is None else seen
     link = its.link
     real = Path(link.real)
-    if link.kind != "link" or not link.exists or real.parent.name != "venvs":
+    if link.kind != "link" or real.parent.name != "venvs":
         return None
     marks = (real / SENTINEL, real.parent / SENTINEL)
-    ours = any(mark.is_file() for mark in marks)
+    # another user's root may be closed to us
+    ours = any(os.path.isfile(mark) for mark in marks)
     return Linked(real, its.real) if ours else None
+
+
+def of_scene(found: Scene) -> list[Linked]:
+    """Return the environments of ours that links of the checkouts point to."""
+    looked = [of(found.checkout, found.placing.facts.checkout)]
+    if found.settings.source is None and found.checkout != HERE:
+        looked.append(of(HERE))
+    return [other for other in looked if other is not None]
+
+
+def to_prove(found: Scene) -> tuple[Path, Profile, Path | None] | None:
+    """Return the environment to look at instead of the scene's own.
+
+    With it come its profile and, where its libraries may lie in one, its checkout.
+    """
+    if found.is_sample and found.settings.source is None:
+        other = of(HERE)
+        its = None if other is None else _asked(found, other)
+        if other is not None and its is not None and os.path.exists(other.environment):
+            return other.environment, its, None
+    if os.path.exists(found.python):
+        return None
+    # the root in force is another than the one in which it was made
+    other = of(found.checkout, found.placing.facts.checkout)
+    if other is None or not os.path.exists(other.python):
+        return None
+    return other.environment, found.profile, found.checkout
+
+
+def _asked(found: Scene, other: Linked) -> Profile | None:
+    """Return the profile of an environment, when it is the one that is asked for."""
+    its = other.profile()
+    if other.environment == found.environment or its is None:
+        return None
+    if found.settings.profile is None:
+        return its
+    asked = profiles.load(found.settings.profile)
+    return asked if its.project == asked.project else None
