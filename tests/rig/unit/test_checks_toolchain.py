@@ -8,6 +8,7 @@ import pytest
 
 from tests.rig.support import fakemachine as fake
 from tools.rig.base.state import StateRoot
+from tools.rig.builds import compiler_kit, inventory
 from tools.rig.host.system import Distribution
 from tools.rig.steps.checks import (
     system,
@@ -15,6 +16,14 @@ from tools.rig.steps.checks import (
 )
 
 GIB = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch):
+    """Let the package lists of this machine say nothing."""
+    monkeypatch.setattr(compiler_kit, "offered", lambda newest, here: None)
+
+
 H200 = replace(fake.V100, name="H200", sm=90)
 
 
@@ -164,6 +173,22 @@ class TestToolchain:
         assert (shown.status, shown.hint) == ("warn", hint)
         assert "did not answer" in shown.detail
 
+    def test_a_damaged_one_is_not_ready(self, tmp_path):
+        """A toolkit that we brought and that lost a part is named and brought again."""
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "ptxas").write_text("x")
+        inventory.seal(tmp_path)
+        kit = fake.toolkit(origin="provisioned", root=tmp_path)
+        facts = {"toolkits": lambda env, folder: [kit]}
+        assert toolchain.toolkit(fake.facts(**facts)).status == "ok"
+        (tmp_path / "bin" / "ptxas").unlink()
+        shown = toolchain.toolkits(fake.facts(**facts))
+        assert (shown.status, shown.hint) == ("warn", "invoke cuda-toolkit")
+        found = toolchain.toolkit(fake.facts(**facts))
+        assert (found.status, found.data["brought"]) == ("warn", True)
+        for detail in (shown.detail, found.detail):
+            assert "damaged: bin/ptxas is missing" in detail
+
     def test_no_toolkit_at_all(self):
         """An empty list is no fault of its own."""
         facts = fake.facts(toolkits=lambda env, folder: [])
@@ -253,7 +278,7 @@ class TestToolchain:
         ("hosts", "family", "hint"),
         [
             ([], "debian", "sudo apt-get install g++"),
-            ([fake.compiler("14.2")], "debian", "sudo apt-get install g++-13"),
+            ([fake.compiler("14.2")], "debian", "sudo apt-get install g++"),
             ([], "fedora", "sudo dnf install gcc-c++"),
         ],
     )

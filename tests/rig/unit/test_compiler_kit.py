@@ -15,7 +15,8 @@ from pytest_subprocess import FakeProcess
 from tests.rig.support.fakecuda import ASK_GXX, compiler, program
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.state import SENTINEL
-from tools.rig.builds import compiler_kit, private_apt
+from tools.rig.builds import compiler_kit, inventory, private_apt
+from tools.rig.builds.apt_sources import Source
 from tools.rig.host.system import Distribution
 
 DIGEST = f"SHA256:{hashlib.sha256(b'deb').hexdigest()}"
@@ -38,6 +39,9 @@ class Machine:
         here = Distribution("debian", "13", "Debian 13", "trixie")
         patch.setattr(compiler_kit, "machine_archive", with_keys)
         patch.setattr(compiler_kit, "have_dpkg", lambda: True)
+        self.listed: int | None = None
+        self.offered = compiler_kit.offered
+        patch.setattr(compiler_kit, "offered", lambda newest, here: self.listed)
         patch.setattr(compiler_kit.system, "distribution", lambda: here)
         patch.setattr(compiler_kit.apt_sources, "read", lambda *etc: [])
         self.hosts = [compiler("g++", "14.2")]
@@ -169,9 +173,10 @@ class TestCannot:
     def test_no_gcc_at_all(self, machine: Machine) -> None:
         """Without any g++ the parts that it stands on are missing: install one."""
         machine.hosts = [compiler("clang++-17", "17.0")]
+        machine.listed = 12
         with pytest.raises(CannotError, match="no host C") as caught:
             machine.bring(13)
-        assert caught.value.hint == "apt-get install g++-13, or an older one"
+        assert caught.value.hint == "sudo apt-get install g++-12"
 
     def test_no_dpkg(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor on a distribution without dpkg."""
@@ -193,6 +198,75 @@ class TestCannot:
         with pytest.raises(StepFailed, match="reading the package lists"):
             machine.bring()
         assert len(fp.calls) == 1
+
+
+class TestDamaged:
+    """What was brought, and lost something since."""
+
+    def test_made_again(self, machine: Machine) -> None:
+        """A compiler with a file cut short is switched for a new one."""
+        machine.archive(12)
+        machine.bring()
+        final = machine.toolkits / "gcc-12"
+        (final / "usr/bin/g++-12").write_text("cut")
+        (found,) = compiler_kit.brought(machine.toolkits)
+        assert found.problem == "is damaged: usr/bin/g++-12 has 3 of 0 bytes"
+        machine.archive(12)
+        assert machine.bring().problem == ""
+        assert not inventory.damage(final)
+        left = sorted(p.name for p in machine.toolkits.iterdir())
+        assert left == [".lock", "downloads", "gcc-12"]
+
+
+class TestOffered:
+    """What the machine's own package lists know."""
+
+    @pytest.mark.parametrize(
+        ("out", "code", "owner", "parts", "best"),
+        [
+            (" g++ | 4:12 | m\n g++-12 | 12.2 | m\n", 0, "debian", (), 12),
+            (" g++ | 4:15 | m\n", 0, "debian", (), 0),
+            (" g++ | 4:15 | m\n", 0, "ubuntu", ("main",), None),
+            (" g++ | 4:15 | m\n", 0, "ubuntu", ("main", "universe"), 0),
+            ("", 0, "debian", (), None),
+            ("", 127, "debian", (), None),
+        ],
+    )
+    def test_answers(
+        self,
+        machine: Machine,
+        monkeypatch: pytest.MonkeyPatch,
+        out: str,
+        code: int,
+        owner: str,
+        parts: tuple[str, ...],
+        best: int | None,
+    ) -> None:
+        """None is said to be there only where all parts of the archive are listed."""
+        machine.fp.register(
+            ["apt-cache", "madison", "g++", *(f"g++-{n}" for n in (13, 12, 11, 10))],
+            stdout=out,
+            returncode=code,
+        )
+        source = Source(f"http://m/{owner}", ("x",), parts)
+        monkeypatch.setattr(compiler_kit.apt_sources, "read", lambda: [source])
+        here = Distribution(owner, "1", owner, "x")
+        assert machine.offered(13, here) == best
+
+    def test_an_archive_without_any(self, machine: Machine) -> None:
+        """What the archive lacks is told before anything is fetched."""
+        machine.listed = 0
+        why, hint = compiler_kit.cannot(
+            11, machine.hosts, Distribution("debian", "", "")
+        )
+        assert why == "this distribution's archive has no g++ from 10 to 11"
+        assert hint.endswith("export NVCC_CCBIN=/where/it/lies/g++-11")
+
+    def test_another_package_manager(self) -> None:
+        """Where there is no apt, the package is named in its own words."""
+        why, hint = compiler_kit.cannot(13, [], Distribution("fedora", "42", "Fedora"))
+        assert why == "none can be brought on this distribution"
+        assert hint == "sudo dnf install gcc-c++"
 
 
 class TestBrought:

@@ -13,6 +13,7 @@ from pytest_subprocess import FakeProcess
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.builds import inventory
 from tools.rig.host import glibc_probe
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
@@ -184,6 +185,22 @@ def test_any_other_error_is_shown(machine: Machine) -> None:
         machine.run()
     assert caught.value.details[0] == "host_config.h:143:2: error: #error -- no"
     assert not machine.folder.exists()
+
+
+def test_a_damaged_toolkit_of_ours_is_named(machine: Machine, tmp_path: Path) -> None:
+    """A toolkit or compiler that we brought and that lost a part can be taken away."""
+    folder = tmp_path / "gcc-13"
+    part = folder / "usr" / "bin" / "g++-13"
+    part.parent.mkdir(parents=True)
+    part.write_text("x")
+    inventory.seal(folder)
+    part.write_text("")
+    argv = [*_COMPILE[:2], str(part), *_COMPILE[3:]]
+    machine.fp.register(argv, stderr="cc1plus: not found\n", returncode=1)
+    theirs = HostCompiler(part, "gcc", "13.3")
+    with pytest.raises(CannotError, match="g..-13 has 0 of 1 bytes") as caught:
+        shim(Console(machine.said), _TOOLKIT, theirs, {}, machine.folder)
+    assert caught.value.hint == f"rm -r {folder}"
 
 
 def test_output_without_a_known_error_is_shown_as_it_is(machine: Machine) -> None:

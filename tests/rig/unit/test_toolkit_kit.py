@@ -207,10 +207,36 @@ def test_exact_arguments(machine: Machine, fp: FakeProcess) -> None:
 
 def test_made_once(machine: Machine) -> None:
     """A toolkit that is there is taken as it is, without starting anything."""
-    made = machine.toolkits / RECIPE.folder_name
-    made.mkdir(parents=True)
-    (made / SENTINEL).touch()
-    assert machine.provision() == made and machine.programs() == []
+    machine.register()
+    made = machine.provision()
+    before = machine.programs()
+    assert machine.provision() == made and machine.programs() == before
+
+
+def test_a_damaged_one_is_made_again(machine: Machine) -> None:
+    """One that lost a program is switched for a new one, and nothing is left over."""
+    machine.register()
+    made = machine.provision()
+    (made / "bin" / "ptxas").unlink()
+    assert toolkit_kit.damage(made) == "bin/ptxas is missing"
+    machine.register()
+    assert machine.provision() == made
+    assert (made / "bin" / "ptxas").exists() and not toolkit_kit.damage(made)
+    left = sorted(p.name for p in machine.toolkits.iterdir())
+    assert left == [".lock", "cuda-12.4-compiler", "downloads"]
+
+
+def test_a_damaged_one_stays_when_nothing_can_be_fetched(machine: Machine) -> None:
+    """Without its successor the damaged one is not taken away."""
+    machine.register()
+    made = machine.provision()
+    (made / SENTINEL).unlink()
+    (made / "bin" / "ptxas").unlink()
+    machine.uv = {"returncode": 2, "stderr": "error: no route to host\n"}
+    machine.register()
+    with pytest.raises(StepFailed, match="could not be fetched"):
+        machine.provision()
+    assert (made / "bin" / "nvcc").exists()
 
 
 def test_made_meanwhile(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +244,8 @@ def test_made_meanwhile(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> No
     bench = toolkit_kit.workbench
 
     def slow(toolkits: Path, name: str) -> Any:
-        (toolkits / name).mkdir(parents=True)
+        for needed in toolkit_kit.NEEDED:
+            program(toolkits / name / needed, "x")
         (toolkits / name / SENTINEL).touch()
         return bench(toolkits, name)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
 from tools.rig.base.state import StateRoot
-from tools.rig.builds import profile
+from tools.rig.builds import inventory, profile
 from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.toolkit_kit import recipes
 from tools.rig.host import cubins
@@ -45,6 +46,7 @@ class Machine:
         self.shim = NO_SHIM
         self.shim_env: dict[str, str] = {}
         self.content = cubins.Content((70,), 1)
+        self.offered: int | None = None
         find = step.cuda.find
         here = Distribution("debian", "13", "Debian 13", "trixie")
         patch.setattr(
@@ -53,6 +55,7 @@ class Machine:
             lambda env, made: find(env, made, system=tmp_path / "none"),
         )
         patch.setattr(step, "have_dpkg", lambda: True)
+        patch.setattr(step.compiler_kit, "offered", lambda newest, here: self.offered)
         patch.setattr(step.system, "distribution", lambda: here)
         patch.setattr(step, "shim", self._shim)
         patch.setattr(proof, "read_cubins", lambda made, tool: self.content)
@@ -128,8 +131,46 @@ class TestPlan:
 
     def test_without_a_root(self, machine: Machine) -> None:
         """Before a root is chosen nothing of ours is looked for."""
+        gxx(machine.fp, machine.tmp / "bin" / "g++", "14 2")
         found = step.plan(resolve({}, {}), V100, None, machine.env)
         assert found.recipe == RECIPE and found.compiler is None
+
+    def test_no_compiler_to_stand_on(self, machine: Machine) -> None:
+        """Plan and act say alike that none can be brought, with a package that is."""
+        nvcc(machine.fp, machine.root.toolkits / "cuda-12.4-compiler")
+        machine.offered = 12
+        found = machine.plan()
+        assert found.problem.endswith("takes the parts of an installed g++")
+        assert found.hint == "sudo apt-get install g++-12"
+        with pytest.raises(CannotError) as caught:
+            machine.act(found)
+        assert caught.value.hint == found.hint
+
+    def test_a_damaged_toolkit(self, machine: Machine) -> None:
+        """One that lost a part is passed over, and brought again."""
+        home = nvcc(machine.fp, machine.root.toolkits / "cuda-12.4-compiler")
+        header = program(home / "include" / "cuda_runtime.h", "x")
+        gxx(machine.fp, machine.tmp / "bin" / "g++")
+        inventory.seal(home)
+        assert machine.plan().toolkit is not None
+        header.write_text("")
+        found = machine.plan()
+        assert found.recipe == RECIPE
+        assert "is damaged: include/cuda_runtime.h has 0 of 1 bytes" in found.reasons[0]
+
+    def test_a_damaged_compiler(self, machine: Machine) -> None:
+        """One that lost a part is passed over, and brought again."""
+        nvcc(machine.fp, machine.root.toolkits / "cuda-12.4-compiler")
+        folder = machine.root.toolkits / "gcc-13"
+        gxx(machine.fp, folder / "usr/bin/g++-13", "13 3")
+        part = program(folder / "usr/lib/cc1plus", "x")
+        gxx(machine.fp, machine.tmp / "bin" / "g++", "14 2")
+        inventory.seal(folder)
+        assert machine.plan().compiler is not None
+        part.chmod(0o644)
+        found = machine.plan()
+        assert (found.compiler, found.problem) == (None, "")
+        assert "usr/lib/cc1plus is not executable" in found.reasons[-1]
 
     def test_offline(self, machine: Machine) -> None:
         """Offline nothing is brought, neither toolkit nor compiler."""
@@ -138,7 +179,7 @@ class TestPlan:
         nvcc(machine.fp, machine.root.toolkits / "cuda-12.4-compiler")
         found = machine.plan(OFFLINE)
         assert found.problem.startswith("no host compiler that CUDA 12.4 takes")
-        assert found.hint == "apt-get install g++-13, or an older one"
+        assert found.hint == "sudo apt-get install g++"
         gxx(machine.fp, machine.tmp / "bin" / "g++")
         assert not machine.plan(OFFLINE).problem
 
@@ -207,6 +248,7 @@ class TestAct:
 
     def test_both_are_brought(self, machine: Machine) -> None:
         """Toolkit and compiler come with a line each, and reasons are shown."""
+        gxx(machine.fp, machine.tmp / "bin" / "g++", "14 2")
         place = machine.root.toolkits / RECIPE.folder_name
         calls = []
 
@@ -233,6 +275,7 @@ class TestAct:
 
     def test_brought_toolkit_is_broken(self, machine: Machine) -> None:
         """A toolkit that does not run is a failure."""
+        gxx(machine.fp, machine.tmp / "bin" / "g++", "14 2")
         machine.patch.setattr(
             step.toolkit_kit, "provision", lambda *a, **k: machine.tmp / "none"
         )
@@ -241,6 +284,7 @@ class TestAct:
 
     def test_brought_compiler_does_not_fit(self, machine: Machine) -> None:
         """Nor is a compiler taken that the toolkit refuses."""
+        gxx(machine.fp, machine.tmp / "bin" / "g++", "14 2")
         nvcc(machine.fp, machine.root.toolkits / "cuda-12.4-compiler")
         machine.patch.setattr(
             step.compiler_kit, "bring", lambda *a: compiler("g++-14", "14.2")
@@ -304,6 +348,20 @@ class TestProve:
         with pytest.raises(StepFailed, match="holds no sm_70 code") as caught:
             self.prove(machine)
         assert caught.value.details == (words,)
+
+    def test_a_brought_toolkit_is_at_fault(self, machine: Machine) -> None:
+        """A damaged toolkit of ours ends in the command that takes it away."""
+        home = machine.root.toolkits / "cuda-12.4"
+        file = program(home / "bin" / "ptxas", "real")
+        inventory.seal(home)
+        seen = file.stat()
+        file.write_text("lear")
+        os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        machine.compiles(home, 1, "ptxas fatal\n")
+        with pytest.raises(CannotError, match="bin/ptxas has another") as caught:
+            self.prove(machine, home)
+        assert caught.value.hint == f"rm -r {home}"
+        assert caught.value.details == ("ptxas fatal",)
 
     def test_paths_that_nvcc_cannot_take(self, machine: Machine) -> None:
         """A toolkit below a quote is called through a link without one."""

@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Chooses toolkit and host compiler together, since one decides which other fits.
 
-Pure: it reads nothing but its arguments. A toolkit fits a profile when it can emit
-every wanted architecture, lies within the profile's range and has the parts that the
-target compiles against; a compiler fits when that toolkit takes it and it speaks the
-target's C++ standard.
+It reads nothing but its arguments and the files of the toolkits. A toolkit fits a
+profile when it can emit every wanted architecture, lies within the profile's range, has
+the parts that the target compiles against and is not damaged; a compiler fits when that
+toolkit takes it and it speaks the target's C++ standard.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from tools.rig.builds.profile import Profile
-from tools.rig.builds.toolkit_kit import Recipe
+from tools.rig.builds.toolkit_kit import Recipe, damage
 from tools.rig.host import compat
 from tools.rig.host.compilers import HostCompiler, refusal, user_choice
 from tools.rig.host.cuda import Toolkit
@@ -46,6 +46,9 @@ def toolkit_refusal(toolkit: Toolkit, profile: Profile) -> str:
     """Say why a toolkit does not fit a profile, or return an empty string."""
     if toolkit.problem:
         return toolkit.problem
+    broken = damage(toolkit.root)
+    if broken:
+        return f"it is damaged: {broken}"
     missing = [sm for sm in profile.sms if sm not in toolkit.sms]
     if missing:
         return (
@@ -101,12 +104,13 @@ def choose(
     no_recipes
         Why `recipes` is empty, should it matter.
     """
+    judged = [(toolkit, toolkit_refusal(toolkit, profile)) for toolkit in toolkits]
     reasons = [
         _passed_over(toolkit.describe(), toolkit.problem, why)
-        for toolkit in toolkits
-        if (why := toolkit_refusal(toolkit, profile))
+        for toolkit, why in judged
+        if why
     ]
-    fitting = [t for t in toolkits if not toolkit_refusal(t, profile)]
+    fitting = [toolkit for toolkit, why in judged if not why]
     fit = [r for r in recipes if _recipe_fits(r, profile)]
     fitting.sort(key=lambda t: _rank(t, _wanted_release(profile)))
     if "CUDA_HOME" in set_by_user:

@@ -19,10 +19,11 @@ from typing import Any
 
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import run
-from tools.rig.base.state import SENTINEL, StateRoot, write_json, write_text
+from tools.rig.base.state import StateRoot, write_json, write_text
+from tools.rig.builds import inventory
 from tools.rig.builds.private_apt import PrivateApt, machine_archive, unpack
 from tools.rig.builds.uv import environment as uv_environment
-from tools.rig.builds.workbench import publish, refuse_foreign, workbench
+from tools.rig.builds.workbench import publish, workbench
 
 RECIPES = Path(__file__).parent.parent / "data" / "provision.json"
 
@@ -40,6 +41,22 @@ PATH            += $(TOP)/nvvm/bin:$(_HERE_):
 INCLUDES        +=  "-I$(TOP)/include" $(_SPACE_)
 LIBRARIES        =+ $(_SPACE_) "-L$(TOP)/lib64/stubs" "-L$(TOP)/lib64"
 """
+
+NEEDED = (
+    "bin/nvcc",
+    "bin/nvcc.profile",
+    "bin/cudafe++",
+    "bin/ptxas",
+    "bin/fatbinary",
+    "bin/nvlink",
+    "bin/cuobjdump",
+    "bin/crt/link.stub",
+    "nvvm/bin/cicc",
+    "nvvm/libdevice/libdevice.10.bc",
+    "include/cuda_runtime.h",
+    "include/crt/host_config.h",
+)
+"""What nvcc compiles nothing without."""
 
 # static libraries that a build of torch extensions never links: 2.3 of 2.6 GB
 _NOT_NEEDED = (
@@ -115,7 +132,8 @@ def provision(
 ) -> Path:
     """Bring a toolkit below `toolkits` and return its folder.
 
-    A folder of the same name that the suite made earlier is returned as it is.
+    A folder of the same name that the suite made earlier is returned as it is, unless
+    it is damaged: then it is made anew beside and switched by rename.
 
     Parameters
     ----------
@@ -135,19 +153,29 @@ def provision(
     StepFailed
         When a download or unpacking fails; what was fetched stays for the next try.
     CannotError
-        When this machine has no mirror or no signing keys.
+        When this machine has no mirror or no signing keys, or a damaged toolkit lies
+        where we may not write.
     InUseError
         When another run is bringing something and does not end.
     """
     final = toolkits / recipe.folder_name
-    if (final / SENTINEL).is_file():
+    if _is_whole(final):
         return final
-    refuse_foreign(final)
+    inventory.refuse(final, damage(final))
     with workbench(toolkits, recipe.folder_name) as work:
         # another run may have brought it while this one waited
-        if not (final / SENTINEL).is_file():
+        if not _is_whole(final):
             _make(recipe, toolkits, env, mirror, uv, work, final)
     return final
+
+
+def damage(root: Path) -> str:
+    """Say what is wrong with a toolkit that the suite brought, or nothing."""
+    return inventory.damage(root, NEEDED)
+
+
+def _is_whole(final: Path) -> bool:
+    return inventory.is_ours(final) and not damage(final)
 
 
 def _make(
@@ -182,6 +210,8 @@ def _make(
             "wheels": list(recipe.wheels),
         },
     )
+    inventory.seal(kit)
+    inventory.set_aside(final, work)
     publish(kit, final)
     for deb in debs:
         deb.unlink(missing_ok=True)

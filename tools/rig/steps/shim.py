@@ -23,6 +23,7 @@ from tools.rig.base.state import write_json
 from tools.rig.diagnose.first_error import first_error
 from tools.rig.host import glibc_probe
 from tools.rig.host.glibc_probe import Clash, Probe
+from tools.rig.steps.proof import refuse_damaged
 from tools.rig.steps.shadow import shadow
 from tools.rig.steps.trees import LINK_PLACES, Tree, link_for, plain_path, publish
 
@@ -92,7 +93,7 @@ def shim(
     StepFailed
         When nvcc fails for any other reason, or goes on naming the same functions.
     CannotError
-        When nvcc cannot be started.
+        When nvcc cannot be started, or what the suite brought is damaged.
     """
     theirs = _without_ours(env.get(VARIABLE, ""), folder)
     clean = {k: v for k, v in env.items() if k != VARIABLE}
@@ -110,7 +111,7 @@ def shim(
             stale = theirs != env.get(VARIABLE, "")
             undo = {VARIABLE: theirs} if stale else {}
             return ShimResult(False, None, (), undo, reason)
-        _refuse_other(toolkit, first)
+        _refuse_other(toolkit, compiler, first)
         dirs = glibc_probe.include_dirs(toolkit, compiler, clean, work)
         found = _Found()
         answer = first
@@ -126,7 +127,7 @@ def shim(
             if answer.ok:
                 _mark_proved(folder, tree, toolkit, compiler, found)
                 return _done(console, pair, include, found, theirs, fresh=True)
-            _refuse_other(toolkit, answer)
+            _refuse_other(toolkit, compiler, answer)
     raise StepFailed(
         f"{pair} still rejects <math.h> with the shim in front",
         details=[f"{c.header}:{c.line}: {c.name}" for c in answer.clashing],
@@ -154,12 +155,16 @@ def _done(
     return ShimResult(True, include, names, {VARIABLE: _flags(include, theirs)}, reason)
 
 
-def _refuse_other(toolkit: Toolkit, answer: Probe) -> None:
+def _refuse_other(
+    toolkit: Toolkit, compiler: HostCompiler | None, answer: Probe
+) -> None:
     """Raise when nvcc failed for a reason that no shim can mend."""
+    lines = answer.other.splitlines()
     if answer.missing:
+        refuse_damaged(toolkit, compiler, lines[-3:])
         raise CannotError(
             f"cannot start {toolkit.nvcc}",
-            details=answer.other.splitlines()[-3:],
+            details=lines[-3:],
             hint="invoke cuda-toolkit",
         )
     if answer.timed_out:
@@ -170,11 +175,12 @@ def _refuse_other(toolkit: Toolkit, answer: Probe) -> None:
         )
     if answer.clashing:
         return
-    lines = answer.other.splitlines()
     decisive = first_error(lines)
+    said = decisive.lines() if decisive else lines[-10:]
+    refuse_damaged(toolkit, compiler, said)
     raise StepFailed(
         f"{toolkit.nvcc} cannot compile a file that only includes <math.h>",
-        details=decisive.lines() if decisive else lines[-10:],
+        details=said,
         usual="Toolkit and host compiler do not fit, or a header package is missing; "
         "this is no glibc clash.",
         hint="invoke doctor",

@@ -72,27 +72,34 @@ def plan(
     """
     check_user_settings(env)
     found = cuda.find(env, root.toolkits if root else None)
-    hosts = compilers.find(env)
-    if root:
-        hosts += compiler_kit.brought(root.toolkits)
+    here = compilers.find(env)
+    hosts = [*here, *(compiler_kit.brought(root.toolkits) if root else ())]
+    distribution, dpkg = system.distribution(), have_dpkg()
     recipes: list[toolkit_kit.Recipe] = []
     why = "ONECAT_OFFLINE=1 forbids bringing one"
     if not settings.offline:
         why = "none can be brought on this distribution"
-        if have_dpkg():
-            owner = archive_owner(system.distribution())
+        if dpkg:
+            owner = archive_owner(distribution)
             recipes = toolkit_kit.recipes(owner, profile.toolkit_parts)
     made = choose(
         found, hosts, profile, recipes, set_by_user=user_set(env), no_recipes=why
     )
-    if settings.offline and made.toolkit and made.compiler is None:
-        return replace(
-            made,
-            problem=f"no host compiler that CUDA {made.toolkit.release} takes is here, "
-            "and ONECAT_OFFLINE=1 forbids bringing one",
-            hint=f"apt-get install g++-{made.compiler_max}, or an older one",
-        )
-    return made
+    if made.problem or made.compiler or made.compiler_max is None:
+        return made
+    why, hint = compiler_kit.cannot(
+        made.compiler_max, here, distribution, offline=settings.offline, dpkg=dpkg
+    )
+    if not why:
+        return made
+    chosen = made.toolkit or made.recipe
+    assert chosen is not None
+    return replace(
+        made,
+        problem=f"no host compiler that CUDA {chosen.release} takes (gcc up to "
+        f"{made.compiler_max}) is here, and {why}",
+        hint=hint,
+    )
 
 
 def act(

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from tools.rig.base.errors import RigError
+from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.environment import arch_list
 from tools.rig.builds.pair import toolkit_refusal
 from tools.rig.host import compat, compilers
+from tools.rig.host.cuda import Toolkit
 from tools.rig.steps.checks.facts import Facts
 from tools.rig.steps.checks.registry import Outcome, check
 from tools.rig.steps.toolkit import check_user_settings
@@ -53,6 +55,7 @@ def toolkits(facts: Facts) -> Outcome:
     found = facts.toolkits
     if not found:
         return Outcome("ok", "none", data={"toolkits": []})
+    judged = [(t, t.problem or _damage(t)) for t in found]
     data = {
         "toolkits": [
             {
@@ -60,16 +63,21 @@ def toolkits(facts: Facts) -> Outcome:
                 "version": t.version,
                 "sms": [t.sms[0], t.sms[-1]] if t.sms else [],
                 "origin": t.origin,
-                "problem": t.problem,
+                "problem": problem,
             }
-            for t in found
+            for t, problem in judged
         ]
     }
-    broken = [t for t in found if t.problem]
-    detail = "; ".join(t.describe() for t in found)
+    broken = [t for t, problem in judged if problem]
+    detail = "; ".join(
+        t.describe() + ("" if t.problem or not problem else f", {problem}")
+        for t, problem in judged
+    )
     if broken:
         named = broken[0].origin
         hint = f"unset {named}" if named.startswith("CUDA_") else ""
+        if named == "provisioned":
+            hint = "invoke cuda-toolkit"
         return Outcome("warn", detail, hint=hint, data=data)
     return Outcome("ok", detail, data=data)
 
@@ -142,12 +150,9 @@ def compiler(facts: Facts) -> Outcome:
             data={"compiler": f"{plan.compiler.family} {plan.compiler.version}"},
         )
     ceiling = plan.compiler_max or compat.gcc_max(facts.release)
-    family = facts.distribution.family
-    package = compat.package("g++", family)
-    # bringing one needs what any installed g++ comes with: binutils and C headers
-    any_gcc = any(c.family == "gcc" and not c.problem for c in facts.compilers)
-    bringable = any_gcc and not facts.settings.offline and facts.probes.have_dpkg()
-    if bringable:
+    assert ceiling is not None
+    why, hint = why_no_compiler(facts, ceiling)
+    if not why:
         return Outcome(
             "warn",
             f"none here suits CUDA {facts.release} (gcc up to {ceiling}); "
@@ -156,14 +161,28 @@ def compiler(facts: Facts) -> Outcome:
             workaround=f"g++ up to {ceiling} brought without root",
             data={"compiler": ""},
         )
-    versioned = f"g++-{ceiling}" if any_gcc and family == "debian" else package
     return Outcome(
         "fail",
-        f"no C++ compiler that CUDA {facts.release} takes (gcc up to {ceiling})",
-        hint=f"{_installer(family)} {versioned}",
+        f"no C++ compiler that CUDA {facts.release} takes (gcc up to {ceiling}) is "
+        f"here, and {why}",
+        hint=hint,
         data={"compiler": ""},
     )
 
 
-def _installer(family: str) -> str:
-    return "sudo dnf install" if family == "rhel" else "sudo apt-get install"
+def why_no_compiler(facts: Facts, ceiling: int) -> tuple[str, str]:
+    """Say why no g++ can be brought, and the hint, in the words of a build."""
+    root = facts.state
+    return compiler_kit.cannot(
+        ceiling,
+        # those that were brought lack the parts of an installed one themselves
+        [c for c in facts.compilers if not (root and root.path in c.path.parents)],
+        facts.distribution,
+        offline=facts.settings.offline,
+        dpkg=facts.probes.have_dpkg(),
+    )
+
+
+def _damage(toolkit: Toolkit) -> str:
+    broken = toolkit_kit.damage(toolkit.root)
+    return f"damaged: {broken}" if broken else ""
