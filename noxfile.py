@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import shutil
 import sys
@@ -41,12 +43,31 @@ def invoke(session: nox.Session, *words: str) -> None:
             str(ROOT),
             *words,
             external=True,
-            env={"RIG_PARENT": str(os.getpid())},
+            env={"RIG_PARENT": _above()},
             # stdout is data: nox would mix the two
             stderr=sys.stderr,
             interrupt_timeout=STOP_S,
             terminate_timeout=STOP_S,
         )
+
+
+def _above() -> str:
+    """Name who waits for a step: nox, and the script that started nox, if one did."""
+    script = os.environ.get("RIG_PARENT", "")
+    return ",".join(filter(None, [script, str(os.getpid())]))
+
+
+@atexit.register
+def _settle() -> None:
+    """Drop what a closed or full stream did not take: it would end Python in 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
 def shared_words(words: list[str], *names: str) -> list[str]:

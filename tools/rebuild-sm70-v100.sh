@@ -4,6 +4,11 @@
 # so the exit code of the failed step comes through a file.
 set -u
 
+# a closed descriptor would become the number of the next file that is opened
+true 9>&2 || exec 2>/dev/null
+{ true 9<&0; } 2>/dev/null || exec </dev/null
+{ true 9>&1; } 2>/dev/null || exec 1</dev/null
+
 self=$(readlink -f -- "$0")
 here=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P)
 if [ ! -d "${TMPDIR:-/tmp}" ]; then
@@ -32,6 +37,17 @@ stop() {
     exit 130
 }
 trap stop INT TERM HUP
+
+# SIGKILL leaves no time to tell anybody, so the step looks for itself whether we live:
+# our pid, and our start time behind it (proc(5): the 20th field after the name)
+started() { # shellcheck disable=SC2086  # fields
+    set -- ${1##*) }
+    echo "${20}"
+}
+if read -r stat <"/proc/$$/stat"; then
+    RIG_PARENT="$$:$(started "$stat")"
+    export RIG_PARENT
+fi 2>/dev/null
 
 "$here/tools/nox" -s rebuild -- "$@" &
 child=$!

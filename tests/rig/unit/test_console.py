@@ -7,11 +7,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tools.rig.base import console as module
+from tools.rig.base import streams
 from tools.rig.base.console import Console, print_json
 
 
@@ -103,6 +105,40 @@ class TestSay:
         screen = Screen()
         Console(screen, {}).say("x\udcff")
         assert screen.text() == "x\\udcff\n"
+
+
+class TestDeaf:
+    """Streams that take nothing."""
+
+    def test_full(self) -> None:
+        """Words that find no place are lost, and the step they frame goes on."""
+        done = []
+        with open("/dev/full", "w") as screen:
+            console = Console(screen, {})
+            with console.step("build"):
+                console.live("1 of 2")
+                done.append(True)
+            streams.to_nowhere(screen.fileno())
+        assert done
+
+    def test_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A stream that is closed meanwhile, or was before Python began, is as good."""
+        screen = Screen()
+        console = Console(screen, {})
+        screen.close()
+        console.say("x")
+        monkeypatch.setattr(sys, "stderr", None)
+        Console().say()
+        assert sys.stderr is not None
+
+    @pytest.mark.parametrize("stream", ["closed", "none"])
+    def test_data(self, monkeypatch: pytest.MonkeyPatch, stream: str) -> None:
+        """Data that finds no place is an error, since somebody asked for it."""
+        screen = Screen()
+        screen.close()
+        monkeypatch.setattr(sys, "stdout", None)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            print_json({}, screen if stream == "closed" else None)
 
 
 class TestSteps:

@@ -239,14 +239,51 @@ class TestClosedOutput:
     """``| head`` and pagers that were left."""
 
     def test_reader_gone(
-        self, console: Console, monkeypatch: pytest.MonkeyPatch
+        self,
+        console: Console,
+        screen: io.StringIO,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """When nobody reads any more, the command ends quietly."""
+        """A document that nobody reads any more is a failure with one line."""
         read_end, write_end = os.pipe()
         os.close(read_end)
         with os.fdopen(write_end, "w") as out:
             monkeypatch.setattr(sys, "stdout", out)
             assert run_command(lambda c: {}, as_json=True, console=console) == 1
+        said = "error: cannot write the result to stdout: Broken pipe\nhint: "
+        assert screen.getvalue().startswith(said)
+        assert reports() == []
+
+    @pytest.mark.parametrize("as_json", [False, True])
+    def test_closed(
+        self,
+        console: Console,
+        screen: io.StringIO,
+        monkeypatch: pytest.MonkeyPatch,
+        as_json: bool,
+    ) -> None:
+        """Only somebody who asked for data is told that stdout is closed."""
+        monkeypatch.setattr(sys, "stdout", None)
+        code = run_command(lambda c: {}, as_json=as_json, console=console)
+        assert code == (ExitCode.FAILED if as_json else ExitCode.OK)
+        assert ("Bad file descriptor" in screen.getvalue()) is as_json
+        assert reports() == []
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_nobody_listens(self, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+        """With a full stderr the body runs to its end, and its exit code counts."""
+        done = []
+
+        def body(console: Console) -> None:
+            console.say("begun")
+            done.append(True)
+            if fails:
+                raise CannotError("no place")
+
+        with Path("/dev/full").open("w") as err:
+            monkeypatch.setattr(sys, "stderr", err)
+            code = run_command(body)
+        assert done and code == (ExitCode.CANNOT if fails else ExitCode.OK)
         assert reports() == []
 
     @pytest.mark.parametrize("fails", [False, True])
@@ -327,6 +364,30 @@ class TestWatchParent:
         monkeypatch.setattr(os, "getppid", lambda: 1)
         monkeypatch.setattr(report, "_start_ticks", lambda pid: None)
         assert self.stopped({"RIG_PARENT": "77"})
+
+    def test_above_the_parent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whoever stands above our parent may be watched, too."""
+        ticks = {77: "5", 66: "3"}
+        monkeypatch.setattr(os, "getppid", lambda: 77)
+        monkeypatch.setattr(report, "_start_ticks", ticks.get)
+        stop = threading.Event()
+        thread = report.watch_parent(
+            {"RIG_PARENT": "66:3,77"}, gone=stop.set, look_s=0.01
+        )
+        assert thread is not None and not stop.wait(0.1)
+        del ticks[66]
+        assert stop.wait(5)
+
+    @pytest.mark.parametrize("ticks", [None, "4"])
+    def test_died_before_us(
+        self, monkeypatch: pytest.MonkeyPatch, ticks: str | None
+    ) -> None:
+        """One that is named with its start time need not be seen alive by us."""
+        monkeypatch.setattr(os, "getppid", lambda: 77)
+        monkeypatch.setattr(
+            report, "_start_ticks", lambda pid: "5" if pid == 77 else ticks
+        )
+        assert self.stopped({"RIG_PARENT": "66:3,77"})
 
     def test_left_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A variable from somebody else's run ends nothing."""

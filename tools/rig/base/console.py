@@ -9,6 +9,7 @@ document and nothing else.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -18,7 +19,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
-from tools.rig.base import redact, typed
+from tools.rig.base import redact, streams, typed
 
 _SIGNS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-", "unknown": "?"}
 _PLAIN = {"ok": "+", "warn": "!", "fail": "x", "skip": "-", "unknown": "?"}
@@ -27,6 +28,9 @@ _PAINT = {"ok": "32", "warn": "33", "fail": "31", "skip": "2", "unknown": "36"}
 
 class Console:
     """Writes messages and steps to one stream.
+
+    What the stream does not take (it is closed or full, or nobody reads it any more) is
+    lost, and whoever speaks goes on: words about the work are not the work.
 
     Parameters
     ----------
@@ -40,6 +44,8 @@ class Console:
     def __init__(
         self, stream: TextIO | None = None, env: dict[str, str] | None = None
     ) -> None:
+        if stream is None and sys.stderr is None:
+            streams.occupy()
         self.stream = stream if stream is not None else sys.stderr
         self.env = dict(os.environ) if env is None else env
         self.tty = self.stream.isatty()
@@ -125,8 +131,11 @@ class Console:
 
     def _write(self, text: str) -> None:
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
-        self.stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        self.stream.flush()
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+        # ValueError: the stream was closed in the meantime
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.write(text)
+            self.stream.flush()
 
 
 def duration(seconds: float) -> str:
@@ -179,8 +188,15 @@ def print_json(data: Any, stream: TextIO | None = None) -> None:
 
     Letters that the stream cannot show are escaped; a number that JSON does not have
     (infinity, not a number) becomes null.
+
+    Raises
+    ------
+    OSError
+        When the stream is closed or does not take all of it.
     """
     out = stream if stream is not None else sys.stdout
+    if out is None or out.closed:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     plain = _masked(data)
     text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
     try:

@@ -8,10 +8,9 @@ goes to a file, so that the user can pass it on, and the screen shows where that
 
 from __future__ import annotations
 
-import contextlib
 import datetime
+import errno
 import os
-import select
 import shlex
 import signal
 import sys
@@ -24,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base import redact
+from tools.rig.base import redact, streams
 from tools.rig.base.console import Console, print_json
 from tools.rig.base.errors import ExitCode, Interrupted, RigError
 from tools.rig.base.tree import signals_as_interrupts
@@ -33,7 +32,7 @@ LOOK_S = 0.5
 """Seconds between two looks whether our parent is still there."""
 
 PARENT_VARIABLE = "RIG_PARENT"
-"""Holds the pid of the process that we must not outlive."""
+"""Names the processes that we must not outlive (see :func:`watch_parent`)."""
 
 _VERSIONS_OF = ("invoke", "nox", "filelock", "psutil", "packaging", "regex", "uv")
 
@@ -58,14 +57,15 @@ def run_command(
     console
         Where people's text goes; a new one on stderr when None.
     """
+    streams.occupy()
     console = console if console is not None else Console()
     try:
         return _ended(body, console, as_json)
     except Exception as exc:
         # a bug of ours: the user gets a file to pass on instead of a traceback
-        if isinstance(exc, BrokenPipeError) and _nobody_reads():
-            return int(ExitCode.FAILED)
         return _failed(_crashed(exc), console, as_json)
+    finally:
+        streams.settle()
 
 
 def _ended(body: Callable[[Console], Any], console: Console, as_json: bool) -> int:
@@ -90,15 +90,18 @@ def watch_parent(
     gone: Callable[[], None] | None = None,
     look_s: float = LOOK_S,
 ) -> threading.Thread | None:
-    """Send ourselves SIGTERM when the process named in ``RIG_PARENT`` is gone.
+    """Send ourselves SIGTERM when a process named in ``RIG_PARENT`` is gone.
 
-    nox forwards no SIGTERM to what it runs, so a step looks for itself whether anybody
-    still waits for it. Without the variable nothing is watched.
+    nox forwards no SIGTERM to what it runs, and a SIGKILL to whoever started nox
+    forwards itself to nobody, so a step looks for itself whether all of them still
+    wait for it. Without the variable nothing is watched.
 
     Parameters
     ----------
     env
-        Our own environment when None.
+        Our own environment when None. The variable holds pids with commas between
+        them. One with a colon and its start time (in clock ticks) behind it is told
+        from a later process of that number.
     gone
         Called instead of the signal.
     look_s
@@ -110,29 +113,37 @@ def watch_parent(
         if env is None
         else env.get(PARENT_VARIABLE, "")
     )
-    if not named.isdigit():
+    watched = [there for there in map(_watch, named.split(",")) if there is not None]
+    if not watched:
         return None
-    parent = int(named)
-    # a wrapper may stand between us; then the process itself is looked at
-    direct = os.getppid() == parent
-    born = _start_ticks(parent)
-    if born is None and os.getppid() != 1:
-        # neither ours nor dead under our eyes: left over from somebody else's run
-        return None
-
-    def there() -> bool:
-        if direct:
-            return os.getppid() == parent
-        return born is not None and _start_ticks(parent) == born
 
     def look() -> None:
-        while there():
+        while all(there() for there in watched):
             time.sleep(look_s)
         (gone or _end_ourselves)()
 
     thread = threading.Thread(target=look, name="watch-parent", daemon=True)
     thread.start()
     return thread
+
+
+def _watch(word: str) -> Callable[[], bool] | None:
+    """Return what says whether a process is still there; None where none is meant."""
+    pid, _, started = word.partition(":")
+    if not pid.isdigit():
+        return None
+    parent = int(pid)
+    if started:
+        return lambda: _start_ticks(parent) == started
+    # a wrapper may stand between us; then the process itself is looked at
+    direct = os.getppid() == parent
+    born = _start_ticks(parent)
+    if born is None and os.getppid() != 1:
+        # neither ours nor dead under our eyes: left over from somebody else's run
+        return None
+    if direct:
+        return lambda: os.getppid() == parent
+    return lambda: born is not None and _start_ticks(parent) == born
 
 
 def crash_folder(env: Mapping[str, str]) -> Path:
@@ -167,14 +178,10 @@ def _given(data: Any, console: Console) -> bool:
     """Print a document; say so where stdout does not take it, as on a full disk."""
     try:
         print_json(data)
-    except BrokenPipeError:
-        raise
     except OSError as exc:
-        # what is still buffered would fail again when Python ends
-        with contextlib.suppress(OSError, ValueError):
-            _to_nowhere(sys.stdout.fileno())
         console.say(f"error: cannot write the result to stdout: {exc.strerror}")
-        console.say("hint: df -h, or write it to another place")
+        full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
+        console.say(f"hint: {'df -h' if full else 'add >result.json to the command'}")
         return False
     return True
 
@@ -237,27 +244,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _nobody_reads() -> bool:
-    """Say whether ``head`` or a pager has closed our output, and then write no more."""
-    closed = []
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            poll = select.poll()
-            poll.register(stream.fileno(), 0)
-            if any(event & select.POLLERR for _, event in poll.poll(0)):
-                closed.append(stream.fileno())
-    for fd in closed:
-        # what is still buffered would fail again when Python ends
-        _to_nowhere(fd)
-    return bool(closed)
-
-
-def _to_nowhere(fd: int) -> None:
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, fd)
-    os.close(null)
 
 
 def _end_ourselves() -> None:
