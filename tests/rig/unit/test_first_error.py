@@ -131,6 +131,7 @@ def test_a_report_beats_consequences(log: str, text: str) -> None:
         "gpg: keyserver receive failed: No data",
         "cannot import 'tank': pool was previously in use from another system.",
         "Exception: num_bits must be 4 or 8, got 3",
+        "/src/ring.cc:88: void Ring::push(): Assertion `n < cap' failed.",
     ],
 )
 def test_a_failure_of_any_tool_is_one(line: str) -> None:

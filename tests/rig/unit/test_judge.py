@@ -179,6 +179,20 @@ class TestUnknown:
         assert result.telling[0].text == "x.cu(3): error: oh"
         assert len(result.telling) == 8
 
+    @pytest.mark.parametrize(
+        ("last", "verdict"),
+        [
+            ("httpx.ConnectTimeout: timed out", "unknown"),
+            ("shop.Sold: out of it", "unknown"),
+            ("KeyboardInterrupt", "healthy"),
+            ("starlette.requests.ClientDisconnect", "healthy"),
+        ],
+    )
+    def test_exceptions_of_any_name(self, last: str, verdict: str) -> None:
+        """What a traceback ends with is a failure, whatever its name."""
+        text = f'Traceback (most recent call last):\n  File "a", line 1\n{last}\n'
+        assert said(text, FLAT).verdict.value == verdict
+
     def test_only_a_consequence(self) -> None:
         """A consequence without its cause is not a cause."""
         result = said("tail of it\n", TAIL)

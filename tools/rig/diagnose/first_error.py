@@ -165,6 +165,7 @@ _CAUSE = re.compile(
     r"|^(?:Aborted|Illegal instruction|Floating point exception|Trace/breakpoint trap)"
     r"(?: \(core dumped\))?$|^terminate called (?:after|without)"
     r"|: error while loading shared libraries: |^Fatal Python error: "
+    r"|^(?!NVRM)[^\n]{1,400}: Assertion [`'\"][^\n]{1,400} failed\.?$"
     r"|Killed process \d+|line \d+:\s+\d+ (?:Killed|Bus error"
     r"|Segmentation fault|Aborted|Illegal instruction)"
     r"|^g?make.* Killed$|(?:died due to|terminated with|terminated by) signal"

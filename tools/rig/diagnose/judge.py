@@ -23,6 +23,12 @@ from tools.rig.diagnose.outcomes import success_of
 
 _RAISES = re.compile(r"raise \w|f?['\"]")
 
+_RAISED = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*(?!\w*(?:Error|Warning|Interrupt|Exit|Disconnect\w*|EndOfStream"
+    r"|WouldBlock|Empty|Again|Stop\w*)\b)[A-Z]\w+(?::|$)"
+)
+"""An exception of any name at the end of a traceback, but for those that end work."""
+
 TELLING = 8
 """Lines that are shown of a log that is not recognised."""
 
@@ -182,8 +188,15 @@ class _Ends:
     def unexplained(self) -> tuple[Line, ...]:
         """Return the lines that report a failure which nothing excuses."""
         ranked: list[tuple[Rank, Line]] = []
+        raising: set[str] = set()
         for line in self._lines:
             rank = rank_of(line.text)
+            if line.text.startswith("Traceback (most recent call last)"):
+                raising.add(line.source)
+            elif line.text and not line.indent and line.source in raising:
+                raising.discard(line.source)
+                if rank is None and _RAISED.match(line.text):
+                    rank = Rank.REPORT
             if rank is None or line.number in self._claimed:
                 continue
             if not self._passed(line.number, Phase.ENVIRONMENT):
