@@ -103,6 +103,20 @@ class TestBadValues:
         assert "one line of text" in error.what
         assert error.hint.startswith(f"--{name.replace('_', '-')} ")
 
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            *("foo", "http:", "http://", "http:///debian", "htp://m.invalid/debian"),
+            *("/srv/debian", "file:debian", "http://m.invalid:x/", "//m.invalid/x"),
+            *("http://m.invalid/de bian", "http://[::1/debian", "a:b", "m.invalid:80"),
+        ],
+    )
+    def test_archive(self, bad: str) -> None:
+        """What apt could not read as an address is refused before apt is asked."""
+        error = refused(env={"ONECAT_APT_MIRROR": bad})
+        assert "from the environment (ONECAT_APT_MIRROR)" in error.what
+        assert error.hint == "export ONECAT_APT_MIRROR=http://mirror.example/debian"
+
     def test_nobodys_home(self) -> None:
         """A home folder of a user that does not exist is a wrong setting."""
         error = refused(env={"ONECAT_SOURCE": "~no-such-user-here/x"})
@@ -130,6 +144,19 @@ class TestGoodValues:
         monkeypatch.setenv("HOME", "/home/me")
         assert config.folder("a b") == tmp_path / "a b"
         assert config.folder("~/x") == Path("/home/me/x")
+
+    @pytest.mark.parametrize(
+        "good",
+        [
+            *("http://m.invalid/debian", "https://me:x@m.invalid:8443/d/", "file:/d"),
+            *("http://[::1]:80/d", "tor+https://m.invalid/d"),
+            *("mirror+http://m.invalid/list.txt", "mirror+file:/l", "copy:///srv/d"),
+        ],
+    )
+    def test_archive(self, good: str) -> None:
+        """An address stays as it is, whatever apt fetches it with."""
+        got = config.resolve({}, {"ONECAT_APT_MIRROR": good})
+        assert got.apt_mirror == good
 
     def test_mirrors(self, toml: Path) -> None:
         """Words in the environment and a table in the file mean the same."""

@@ -21,6 +21,7 @@ from typing import Any
 from tools.rig.base.errors import UsageError
 from tools.rig.base.options import SETTINGS as SETTINGS
 from tools.rig.base.options import Setting as Setting
+from tools.rig.base.options import archive as archive
 from tools.rig.base.options import flag_one as flag_one
 from tools.rig.base.options import folder as folder
 from tools.rig.base.options import mirrors as mirrors

@@ -8,11 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tools.rig.base.state import checked_path
 
 _MOST = 9999
 """More than any number of compiles; make and ninja take no number without end."""
+
+_REMOTE = frozenset({"http", "https", "ftp", "mirror"})
+_LOCAL = frozenset({"file", "copy"})
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,27 @@ def text(value: Any) -> str:
     if any(c in str(value) for c in "\n\r\0"):
         raise ValueError("must be one line of text, without line breaks")
     return str(value)
+
+
+def archive(value: Any) -> str:
+    """Read the address of a package archive, as a line of apt's sources names it.
+
+    Raises
+    ------
+    ValueError
+        When apt could not read it, or knows no way to fetch from there.
+    """
+    given = text(value).strip()
+    parts = urlsplit(given)
+    scheme = parts.scheme.removeprefix("mirror+").removeprefix("tor+")
+    if any(map(str.isspace, given)) or scheme not in _REMOTE | _LOCAL:
+        raise ValueError("must be an address like http://HOST/PATH or file:/PATH")
+    # a port that is no number is found on the way
+    if scheme in _REMOTE and (not parts.hostname or parts.port == 0):
+        raise ValueError("must name a host, like http://HOST/PATH")
+    if scheme in _LOCAL and not parts.path.startswith("/"):
+        raise ValueError("must name a folder from the root, like file:/PATH")
+    return given
 
 
 def folder(value: Any) -> Path:
@@ -198,7 +223,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "apt_mirror",
         "ONECAT_APT_MIRROR",
-        text,
+        archive,
         None,
         "distribution mirror for the toolkit (default: this machine's own)",
         "http://mirror.example/debian",
