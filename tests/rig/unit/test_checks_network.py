@@ -14,10 +14,12 @@ import pytest
 from pytest_subprocess import FakeProcess
 
 from tests.rig.support import fakemachine as fake
+from tools.rig.base.state import StateRoot
 from tools.rig.builds import apt_sources
 from tools.rig.builds.apt_sources import Source
 from tools.rig.builds.candidates import Candidate
 from tools.rig.host import reach
+from tools.rig.host.pythons import Python
 from tools.rig.steps.checks import network, probes
 
 INDEX = {"UV_DEFAULT_INDEX": "https://index.invalid/simple"}
@@ -53,12 +55,84 @@ def test_offline_and_behind_a_proxy(env: dict[str, str], offline: bool) -> None:
     assert (found.status, seen) == ("skip", [])
 
 
-def test_a_silent_index_is_a_warning() -> None:
+def test_a_silent_index_is_a_failure() -> None:
     """Both servers are asked; the one that is silent is named with its reason."""
     found, seen = asked(INDEX, **NEW_CUDA)
     assert seen == [INDEX["UV_DEFAULT_INDEX"], "http://mirror.invalid/debian"]
-    assert (found.status, found.detail) == ("warn", "cannot be reached: it: no route")
+    assert found.status == "fail"
+    assert found.detail == "cannot be reached: it: no route (for packages)"
     assert found.hint
+
+
+@pytest.mark.parametrize("name", ["UV_NO_INDEX", "UV_FIND_LINKS"])
+def test_packages_from_elsewhere(name: str) -> None:
+    """An index that a build may do without is a warning only."""
+    assert asked({**INDEX, name: "x"})[0].status == "warn"
+
+
+def test_what_was_fetched_before(tmp_path: Path) -> None:
+    """A filled cache may be enough, an empty one is not."""
+    env = {**INDEX, "UV_CACHE_DIR": str(tmp_path)}
+    assert asked(env)[0].status == "fail"
+    (tmp_path / "wheels-v5" / "index").mkdir(parents=True)
+    assert asked(env)[0].status == "warn"
+    root = StateRoot(tmp_path / "root")
+    assert asked(INDEX, root=root)[0].status == "fail"
+    (root.cache / "uv" / "wheels-v5" / "index").mkdir(parents=True)
+    assert asked(INDEX, root=root)[0].status == "warn"
+
+
+def test_a_silent_mirror_is_a_failure() -> None:
+    """A toolkit or compiler that must be brought, and cannot, is no work-round."""
+    silent = {"reach": lambda url: "m: no route"}
+    found = network.network(fake.facts(**NEW_CUDA, **silent))
+    assert found.status == "fail"
+    assert found.detail == "cannot be reached: m: no route (for CUDA 12.4)"
+    new = {"compilers": lambda env: [fake.compiler("14.2")]}
+    assert network.network(fake.facts(**new, **silent)).detail.endswith("older g++)")
+
+
+class TestPython:
+    """A Python that uv would bring."""
+
+    def look(
+        self, env: dict[str, str], found: tuple[Python, ...], up: str = ""
+    ) -> tuple[Any, list[str]]:
+        """Look at a machine with these Pythons, where only one server answers."""
+        seen: list[str] = []
+
+        def note(url: str) -> str:
+            seen.append(url)
+            return "" if url == up else f"{url}: no route"
+
+        survey = fake.survey(pythons=found)
+        return network.network(fake.facts(env, survey=survey, reach=note)), seen
+
+    def test_another_takes_its_place(self) -> None:
+        """The one that is here is what the verdict names."""
+        other = Python(Path("/usr/bin/python3.13"), "3.13.1", "PATH", True)
+        found, seen = self.look({}, (other,))
+        assert (found.status, len(seen)) == ("warn", 2)
+        assert found.measured["instead"] == {
+            "Python 3.12 through uv": "Python 3.13 instead of 3.12"
+        }
+
+    def test_none_is_here(self) -> None:
+        """Without any, this machine cannot."""
+        found, seen = self.look({"UV_PYTHON_INSTALL_MIRROR": "http://m"}, ())
+        assert (found.status, seen) == ("fail", ["http://m"])
+        assert found.detail.endswith("(for Python 3.12)")
+
+    def test_one_server_is_enough(self) -> None:
+        """Either of uv's own will do."""
+        found, seen = self.look({}, (), up=network._PYTHONS[1])
+        assert (found.status, seen) == ("ok", list(network._PYTHONS))
+
+    def test_no_disk(self) -> None:
+        """Without a place there is no Python to speak of."""
+        full = Candidate(Path("/s"), "state folder", fake.disk("/s", free=0))
+        survey = fake.survey(pythons=(), candidates=(full,))
+        assert network.network(fake.facts(survey=survey)).status == "skip"
 
 
 def test_a_mirror_that_answers() -> None:

@@ -59,6 +59,14 @@ class TestVerdict:
         assert verdict.line == "ready with work-rounds: one; two"
         assert verdict.workarounds == ("one", "two")
 
+    def test_a_work_round_that_cannot_be_had(self):
+        """What a build falls back to stands in the line instead."""
+        results = [
+            result("a", "warn", workaround="one"),
+            result("b", "warn", measured={"instead": {"one": "two"}}),
+        ]
+        assert judge(results, "p").line == "ready with work-rounds: two"
+
     def test_cannot_says_why_and_what_changes_it(self):
         """The first failure is told in full with its hint, the others are named."""
         results = [

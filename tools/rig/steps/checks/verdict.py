@@ -53,7 +53,12 @@ def judge(results: Sequence[Result], profile: str) -> Verdict:
     Any ``fail`` means that it cannot. An ``unknown`` alone does not: it is named.
     """
     failed = [r for r in results if r.status == "fail"]
-    rounds = tuple(dict.fromkeys(r.workaround for r in results if r.workaround))
+    # one check plans a work-round, another one finds that it cannot be had
+    instead: dict[str, str] = {}
+    for r in results:
+        instead.update(r.measured.get("instead", {}))
+    planned = [instead.get(r.workaround, r.workaround) for r in results]
+    rounds = tuple(dict.fromkeys(word for word in planned if word))
     unknown = [r.id for r in results if r.status == "unknown"]
     tail = f" (unknown: {', '.join(unknown)})" if unknown else ""
     if failed:
