@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -319,6 +320,33 @@ class TestBrokenFiles:
             refused(shop.invoke(*BUILD), 1, str(journal))
         finally:
             journal.unlink()
+
+
+class TestStreams:
+    """Streams that are closed or full, or that nobody reads."""
+
+    @pytest.mark.parametrize(
+        "how",
+        ["2>&-", "2>/dev/full", ">&-", "<&- >&- 2>&-", ">/dev/full", "2>&1 | true"],
+    )
+    @pytest.mark.parametrize(("task", "code"), [("builds", 0), ("verify", 3)])
+    def test_exit_code(self, user: Workshop, task: str, code: int, how: str) -> None:
+        """A task does its work, and its exit code tells how that went."""
+        line = f"set -o pipefail; {shlex.join(user.argv(task))} {how}"
+        got = user.run(["bash", "-c", line])
+        assert got.returncode == code, got.stderr
+        assert "Traceback" not in got.stderr and "unexpected" not in got.stderr
+        assert not (user.home / ".local" / "state" / "1cat-rig" / "crashes").exists()
+
+    @pytest.mark.parametrize("how", [">&-", ">/dev/full", "| true", ">&- 2>&-"])
+    def test_data(self, user: Workshop, how: str) -> None:
+        """A document that was not delivered is a failure, said in one line."""
+        line = f"set -o pipefail; {shlex.join(user.argv('builds', '--json'))} {how}"
+        got = user.run(["bash", "-c", line])
+        assert got.returncode == 1, got.stderr
+        assert "Traceback" not in got.stderr
+        if "2>" not in how:
+            assert "error: cannot write the result to stdout: " in got.stderr
 
 
 class TestContents:

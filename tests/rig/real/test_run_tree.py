@@ -76,6 +76,18 @@ between = ["sh", "-c", '"$@"; exit', "sh"] if sys.argv[1] == "wrapped" else []
 subprocess.run([*between, sys.executable, *sys.argv[2:]], env=env)
 """
 
+ABOVE = """
+import os, pathlib, subprocess, sys
+ticks = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+between = (
+    "import os, subprocess, sys\\n"
+    "os.environ['RIG_PARENT'] += f',{os.getpid()}'\\n"
+    "subprocess.run([sys.executable, *sys.argv[1:]])"
+)
+env = {**os.environ, "RIG_PARENT": f"{os.getpid()}:{ticks}"}
+subprocess.run([sys.executable, "-c", between, *sys.argv[1:]], env=env)
+"""
+
 
 class Tree:
     """A step and the tree below it."""
@@ -222,6 +234,14 @@ class TestParents:
         parent = tree.start("-c", PARENT, how, *tree.step("stream"))
         parent.kill()
         parent.wait(WAIT_S)
+        assert survivors(tree.pids(), within=WAIT_S) == []
+        tree.wait_for(lambda: "interrupted" in tree.screen.read_text())
+
+    def test_above_the_parent_killed(self, tree: Tree) -> None:
+        """So does one whose pipeline lives on, but whose script was killed."""
+        top = tree.start("-c", ABOVE, *tree.step("stream"))
+        top.kill()
+        top.wait(WAIT_S)
         assert survivors(tree.pids(), within=WAIT_S) == []
         tree.wait_for(lambda: "interrupted" in tree.screen.read_text())
 
