@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""The one command and nox around the tasks: exit codes, and signals to a single pid."""
+"""The one command and nox around the tasks: exit codes, streams, signals to one pid."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.real
 
 SCRIPT = str(HERE / "tools" / "rebuild-sm70-v100.sh")
 NOX = str(HERE / "tools" / "nox")
+TASK = [NOX, "-s", "task", "--"]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,72 @@ class TestExitCode:
         assert f"PID {os.getpid()} of " in said
 
 
+class TestStreams:
+    """What nobody can read changes nothing."""
+
+    @pytest.mark.parametrize(
+        "how", ["2>&-", "2>/dev/full", "<&- >&- 2>&-", ">/dev/full", "2>&1 | true"]
+    )
+    def test_exit_code(self, ready: Workshop, how: str) -> None:
+        """The script ends in the code of the step, and nox in its own."""
+        for words, code in (([SCRIPT, "--jobs", "many"], 2), ([*TASK, "builds"], 0)):
+            line = f"set -o pipefail; {shlex.join(words)} {how}"
+            got = ready.run(["bash", "-c", line])
+            assert got.returncode == code, got.stderr
+            assert "Traceback" not in got.stderr
+
+    def test_data(self, ready: Workshop) -> None:
+        """Data that a closed stdout did not take is a failure with its line."""
+        line = f"{shlex.join(TASK)} builds --json >&-"
+        got = ready.run(["bash", "-c", line])
+        assert got.returncode == 1
+        assert "cannot write the result to stdout" in got.stderr
+        assert "Traceback" not in got.stderr
+
+
+class TestBootstrap:
+    """The environment of the task tools, and the checkout that tools/nox lies in."""
+
+    @pytest.fixture
+    def cache(self, ready: Workshop, tmp_path: Path) -> Iterator[Path]:
+        """Return a cache that no other test uses, and whose environment is made."""
+        cache = tmp_path / "cache"
+        got = ready.run([NOX, "-l"], XDG_CACHE_HOME=str(cache))
+        assert got.returncode == 0, got.stderr
+        assert "once" in got.stderr
+        yield cache
+        shutil.rmtree(cache)
+
+    def test_packages_gone(self, ready: Workshop, cache: Path) -> None:
+        """An environment that lost a package, also one of nox's own, is made anew."""
+        env = {"XDG_CACHE_HOME": str(cache)}
+        assert ready.run([NOX, "-l"], **env).stderr == ""
+        [package] = cache.glob("1cat-rig/tasks-*/lib/python3*/site-packages/colorlog")
+        shutil.rmtree(package)
+        got = ready.run([NOX, "-l"], **env)
+        assert got.returncode == 0 and package.is_dir(), got.stderr
+        assert "is not whole" in got.stderr
+
+    def test_hint_can_be_typed(self, ready: Workshop, tmp_path: Path) -> None:
+        """A checkout whose path holds a blank and a quote is quoted in hints."""
+        checkout = tmp_path / "my rig's"
+        checkout.mkdir()
+        for name in ("tools", "tasks.py", "noxfile.py"):
+            (checkout / name).symlink_to(HERE / name)
+        nox = str(checkout / "tools" / "nox")
+        path = os.pathsep.join(
+            place
+            for place in os.environ["PATH"].split(os.pathsep)
+            if not os.path.exists(os.path.join(place, "invoke"))
+        )
+        words = [nox, "-s", "task", "--"]
+        env = {"PATH": path, "ONECAT_LOCAL_ROOT": str(tmp_path / "root")}
+        got = ready.run([*words, "verify"], **env)
+        hints = [x for x in got.stderr.splitlines() if x.startswith("hint: ")]
+        assert hints, got.stderr
+        assert shlex.split(hints[0].removeprefix("hint: "))[:4] == words
+
+
 class TestOnePid:
     """A supervisor signals one process; everything below it ends."""
 
@@ -83,6 +152,17 @@ class TestOnePid:
             os.kill(proc.pid, signal.SIGTERM)
             assert proc.wait(60) == 130
             until(lambda: not due.processes(), lambda: str(due.processes()), 5)
+        assert due.records()[-1]["result"] == "interrupted"
+        assert due.imports() == "7.0"
+
+    def test_script_killed(self, due: Workshop) -> None:
+        """SIGKILL to the script, which can tell nobody any more, ends as much."""
+        with due.started([SCRIPT], env={"CCACHE_DISABLE": "1"}) as proc:
+            until(lambda: due.gate.reached or proc.poll() is not None, lambda: due.said)
+            assert proc.poll() is None, due.said
+            os.kill(proc.pid, signal.SIGKILL)
+            proc.wait(60)
+            until(lambda: not due.processes(), lambda: str(due.processes()), 30)
         assert due.records()[-1]["result"] == "interrupted"
         assert due.imports() == "7.0"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +27,14 @@ from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed
 from tools.rig.base.state import SENTINEL, StateRoot
-from tools.rig.builds import compiler_kit, pair, private_apt, profile, workbench
+from tools.rig.builds import (
+    compiler_kit,
+    inventory,
+    pair,
+    private_apt,
+    profile,
+    workbench,
+)
 from tools.rig.builds.private_apt import PrivateApt
 from tools.rig.host import compilers, cuda, system
 from tools.rig.host.compilers import HostCompiler
@@ -120,6 +128,47 @@ class TestPairs:
         both = replace(VOLTA, sms=(70, 80))
         made = prove(sm70_toolkit("12.4"), fitting_compiler("12.4", 20), both, tmp_path)
         assert made.toolkit.can(80)
+
+
+class TestDamaged:
+    """Something of a brought pair is lost or another."""
+
+    @pytest.fixture
+    def kit(self, tmp_path: Path) -> Path:
+        """Return a copy of a brought toolkit; its files share their content."""
+        made = tmp_path / "cuda"
+        shutil.copytree(
+            sm70_toolkit("12.4").root, made, symlinks=True, copy_function=os.link
+        )
+        (made / SENTINEL).touch()
+        (made / inventory.LIST).unlink(missing_ok=True)
+        inventory.seal(made)
+        return made
+
+    @pytest.mark.parametrize(
+        "name", ["bin/ptxas", "nvvm/bin/cicc", "include/cuda_runtime.h"]
+    )
+    def test_noticed_before_and_blamed_afterwards(
+        self, tmp_path: Path, kit: Path, name: str
+    ) -> None:
+        """It is passed over when chosen; a compile with it ends in the command."""
+        assert not pair.toolkit_refusal(cuda.probe(kit, "provisioned"), VOLTA)
+        (kit / name).unlink()
+        seen = cuda.probe(kit, "provisioned")
+        assert pair.toolkit_refusal(seen, VOLTA) == f"it is damaged: {name} is missing"
+        with pytest.raises(CannotError, match="is missing") as caught:
+            prove(seen, fitting_compiler("12.4", 20), VOLTA, tmp_path / "state")
+        assert caught.value.hint == f"rm -r {kit}"
+
+    def test_compiler_is_brought_again(self, gxx11: HostCompiler) -> None:
+        """A g++ without its compiler proper is switched for a whole one."""
+        folder = compiler_kit.folder_of(gxx11)
+        (proper,) = folder.rglob("cc1plus")
+        proper.unlink()
+        (seen,) = compiler_kit.brought(folder.parent)
+        assert "cc1plus is missing" in seen.problem
+        assert compiler_kit.bring(11, folder.parent, CLEAN) == gxx11
+        assert proper.exists() and not inventory.damage(folder, deep=True)
 
 
 class TestNewestNvccAlone:
