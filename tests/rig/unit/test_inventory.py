@@ -124,6 +124,14 @@ def test_without_a_list(tmp_path: Path) -> None:
     assert damage(tmp_path, needed) == ""
 
 
+@pytest.mark.parametrize("mark", [SENTINEL, LIST, inventory.RECORD])
+def test_any_mark_says_whose_it_is(tmp_path: Path, mark: str) -> None:
+    """A folder that lost its other marks is still ours to replace."""
+    assert not inventory.is_ours(tmp_path)
+    (tmp_path / mark).touch()
+    assert inventory.is_ours(tmp_path)
+
+
 class TestRefuse:
     """What cannot be replaced, and what a failed compile says."""
 

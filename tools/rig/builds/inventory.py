@@ -26,6 +26,9 @@ from tools.rig.builds.workbench import refuse_foreign
 LIST = "rig-files.json"
 """The list's name, at the top of the folder."""
 
+RECORD = "rig-toolkit.json"
+"""Beside it in a toolkit: what it was made of."""
+
 
 def seal(folder: Path) -> None:
     """Write the list of all files that lie below `folder` now.
@@ -50,8 +53,8 @@ def seal(folder: Path) -> None:
 
 
 def is_ours(folder: Path) -> bool:
-    """Say whether the suite made the folder, also where its sentinel was lost."""
-    return (folder / SENTINEL).is_file() or (folder / LIST).is_file()
+    """Say whether the suite made the folder, also where one of its marks was lost."""
+    return any((folder / mark).is_file() for mark in (SENTINEL, LIST, RECORD))
 
 
 def damage(folder: Path, needed: Iterable[str] = (), *, deep: bool = False) -> str:

@@ -201,7 +201,7 @@ def _make(
         _fetch_wheels(recipe.wheels, wheels, with_cache, uv)
     _lay_out(tree, wheels, kit)
     write_json(
-        kit / "rig-toolkit.json",
+        kit / inventory.RECORD,
         {
             "release": recipe.release,
             "parts": recipe.parts,
