@@ -164,6 +164,6 @@ class TestRefuse:
     def test_may_not_be_moved(self, kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where we may not write, the command is told instead."""
         inventory.refuse(kit, "why")
-        monkeypatch.setattr(inventory.os, "access", lambda path, mode: False)
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
         with pytest.raises(CannotError, match="is damaged: why"):
             inventory.refuse(kit, "why")
