@@ -60,7 +60,7 @@ def _above() -> str:
 @atexit.register
 def _settle() -> None:
     """Drop what a closed or full stream did not take: it would end Python in 120."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except (OSError, ValueError):
