@@ -35,8 +35,8 @@ def test_words_behind_a_task(words: list[str], parsed: list[str]) -> None:
     [
         ("hint: invoke doctor", "hint: invoke doctor --profile sample --source '/a b'"),
         (
-            "hint: mv 'S/.venv' x && invoke venv-local",
-            "hint: mv 'S/.venv' x && invoke venv-local --profile sample --source '/a b'",
+            "hint: mv 'S' x && invoke venv-local",
+            "hint: mv 'S' x && invoke venv-local --profile sample --source '/a b'",
         ),
         (
             "hint: invoke build-sm70 --source /c",
