@@ -85,5 +85,6 @@ def hint(line: str, runner: str, flags: Mapping[str, str]) -> str:
 
     said = _TASK.sub(whole, said)
     if runner:
-        said = _INVOKE.sub(f"{runner} ", said)
+        # not as a pattern of its own: a path may hold backslashes
+        said = _INVOKE.sub(lambda _: f"{runner} ", said)
     return head + str(said)

@@ -58,10 +58,15 @@ class Context:
     in lines.
     """
 
-    pattern: re.Pattern[str]
+    text: str
     where: str = "around"
     span: int = SPAN
     needles: tuple[str, ...] = ()
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, made when it is first needed: most never are."""
+        return _compiled(self.text)
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,14 @@ class Match:
     """
 
     needles: tuple[str, ...]
-    pattern: re.Pattern[str]
+    text: str
     needs: tuple[Context, ...] = ()
     unless: tuple[Context, ...] = ()
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The pattern, made when it is first needed: most never are."""
+        return _compiled(self.text)
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def parse(data: Mapping[str, Any]) -> Entry:
 
     Raises
     ------
-    KeyError, TypeError, ValueError, regex.error
+    KeyError, TypeError, ValueError
         The table is not an entry; the schema beside the data files says what is.
     """
     return Entry(
@@ -161,7 +171,7 @@ def catalogue(folder: Path = FOLDER) -> tuple[Entry, ...]:
 def _match(data: Mapping[str, Any]) -> Match:
     return Match(
         needles=tuple(data["needles"]),
-        pattern=_compiled(data["pattern"]),
+        text=data["pattern"],
         needs=_contexts(data.get("needs", ())),
         unless=_contexts(data.get("unless", ())),
     )
@@ -173,7 +183,7 @@ def _contexts(many: Iterable[str | Mapping[str, Any]]) -> tuple[Context, ...]:
     ]
     return tuple(
         Context(
-            pattern=_compiled(table["pattern"]),
+            text=table["pattern"],
             where=table.get("where", "around"),
             span=table.get("span", SPAN),
             needles=tuple(table.get("needles", ())),
@@ -186,5 +196,6 @@ def _words(data: Mapping[str, Any]) -> Words:
     return Words(data["title"], data["cause"], tuple(data["fix"]), data["check"])
 
 
+@functools.cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)

@@ -190,15 +190,19 @@ class _Stretch:
             text += self.lines[part].text
         return text, places
 
+    def with_any(self, needles: Iterable[str]) -> Iterator[str]:
+        """Yield lines that hold a literal, alone and with what may go on from them."""
+        texts = ["", *self.whole, ""]
+        for index, low in enumerate(self.lowered, 1):
+            if any(needle in low for needle in needles):
+                before, one, after = texts[index - 1 : index + 2]
+                yield from (one, f"{one} {after}", f"{one}{after}")
+                yield from (f"{before} {one}", f"{before}{one}")
+
     @functools.cached_property
-    def pairs(self) -> list[str]:
-        """Every line's text, alone and with the next one, which may go on from it."""
-        texts = [*self.whole, ""]
-        return [
-            text
-            for one, two in zip(texts, texts[1:], strict=False)
-            for text in (one, f"{one} {two}", f"{one}{two}")
-        ]
+    def lowered(self) -> list[str]:
+        """Every line's text in lower case."""
+        return [text.lower() for text in self.whole]
 
     @functools.cached_property
     def whole(self) -> list[str]:
@@ -215,8 +219,7 @@ class _Log:
         return any(
             _search(context.pattern, text) is not None
             for stretch in self.stretches
-            for text in stretch.pairs
-            if any(needle in text.lower() for needle in context.needles)
+            for text in stretch.with_any(context.needles)
         )
 
 
