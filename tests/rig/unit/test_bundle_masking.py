@@ -129,7 +129,7 @@ READABLE = [
     "memcpy@@GLIBC_2.14 cudaLaunch@libcudart.so.12",
     "user@1000.service",
     "git@github.com:foo/bar.git",
-    "https://pypi.org/simple https://download.pytorch.org/whl/cu128",
+    "https://index.example.org/simple https://download.pytorch.org/whl/cu128",
     "commit 3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8c7d6e5f4a",
     "sccache hash key 3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8c",
     "docker run -u 1000:1000 x",
