@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,19 @@ from filelock import FileLock
 
 from tests.rig.support.toolkit import cache_folder
 from tests.rig.support.workshop import Workshop
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_arrive() -> None:
+    """Undo what nohup, or a shell's background job, made of our signals.
+
+    A signal that is ignored here is ignored in every process that a test starts, and
+    Python leaves it so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
