@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import statistics
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -85,3 +87,18 @@ def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
     assert made["peaks"]["total_bytes"] == 9
     assert measured._sittings(made) == " in 2 runs (1.0 min, 0.5 min)"
     assert measured._sittings({"sittings": [3]}) == ""
+
+
+def test_memory_over_time(measured: ModuleType) -> None:
+    """What the page says of the mean memory of a compile is what the record holds."""
+    file = measured.RECORDS / "fork-memory.json"
+    compiles = json.loads(file.read_text(encoding="utf-8"))["compiles"]
+    shares = []
+    for points in compiles.values():
+        held = [size for _, size in points]
+        shares.append(statistics.mean(held) / max(held))
+    said = (
+        f"{statistics.median(shares):.2f} of its peak memory (median of {len(shares)} "
+        f"compiles; {min(shares):.2f} to {max(shares):.2f})"
+    )
+    assert said in measured.PAGE.read_text(encoding="utf-8")
