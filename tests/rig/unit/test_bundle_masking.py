@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.rig.support.planted import draw, remains, twisted
-from tools.rig.base import addresses, forms
+from tools.rig.base import addresses, forms, redact
 from tools.rig.base.anonymous import Known, Masker
 from tools.rig.base.literals import Literal, Literals
 
@@ -347,3 +347,30 @@ class TestForms:
 def test_address_or_version(ip: str, after: str, before: str, expected: bool) -> None:
     """What stands around four numbers decides what they are."""
     assert addresses.is_address(ip, after, f"{before}{ip}", len(before)) is expected
+
+
+def test_cut_key_loses_its_body_alone() -> None:
+    """Of a private key whose beginning was cut off, the lines before it stay."""
+    body = "MIIEpAIBAAKCAQEA" * 4
+    end = "-----END RSA PRIVATE KEY-----\nend\n"
+    log = f"step one\nstep two\n{body}\n{body}\nab12\n{end}"
+    masked = forms.text(log)
+    assert masked.startswith("step one\nstep two\n***-----END RSA")
+    assert "MIIE" not in masked and masked.endswith("\nend\n")
+    kind = "RSA PRIVATE KEY-----\n"
+    whole = f"step one\n-----BEGIN {kind}{body}\n-----END {kind}"
+    assert forms.text(redact.text(whole)).startswith("step one\n-----BEGIN")
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        ("random zQ9vLw2TnR5xKp9DmB7cYf3H loose", "random *** loose"),
+        ("密码：PlantZhPw123", "密码：***"),
+        ("class FlashAttentionV100BackendImplementation", None),
+        ("commit 9606bb0f62750a2bc2eda5e69606bb0f62750a2b", None),
+    ],
+)
+def test_loose_secrets(line: str, masked: str | None) -> None:
+    """What looks drawn by a machine goes; names and commits stay."""
+    assert forms.text(line) == (masked or line)

@@ -48,7 +48,27 @@ def test_truncated_gzip() -> None:
     whole = gzip.compress(TEXT)
     got = b"".join(blocks(io.BytesIO(whole[: len(whole) // 2])))
     assert got and TEXT.startswith(got)
-    assert b"".join(blocks(io.BytesIO(whole[:8]))) == b""
+    with pytest.raises(UsageError, match="nothing of it can be unpacked"):
+        list(blocks(io.BytesIO(whole[:8])))
+    assert b"".join(blocks(io.BytesIO(gzip.compress(b"")))) == b""
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_small_and_damaged(pack: Callable[[bytes], bytes]) -> None:
+    """A short log that was cut, or has something behind it, is read all the same."""
+    log = b"nvcc fatal   : Unsupported gpu architecture 'compute_70'\n" * 40
+    whole = pack(log)
+    assert b"".join(blocks(io.BytesIO(whole + b"\n"))) == log
+    assert b"".join(blocks(io.BytesIO(whole + whole))) == log + log
+    if pack is not bz2.compress:
+        # bzip2 unpacks whole blocks of 900 kB only
+        assert log.startswith(b"".join(blocks(io.BytesIO(whole[:-4]))) or b"?")
+
+
+def test_binary() -> None:
+    """What is no text is refused instead of being called healthy."""
+    with pytest.raises(UsageError, match="binary"):
+        list(blocks(io.BytesIO(bytes(range(256)) * 500)))
 
 
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
@@ -105,6 +125,12 @@ class TestOpened:
         with opened("-") as stream:
             assert stream.read() == b"y\n"
         assert not given.closed
+
+    def test_closed_stdin(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where standard input is closed, that is said."""
+        monkeypatch.setattr(sys, "stdin", None)
+        with pytest.raises(UsageError, match="is closed"), opened("-"):
+            pass
 
     def test_unreadable(self, tmp_path: Path) -> None:
         """What cannot be read is wrong usage, with what to type instead."""

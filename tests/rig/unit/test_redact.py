@@ -226,3 +226,20 @@ def test_a_file_is_no_assignment() -> None:
     said = "cannot read /etc/passwd: Expecting value"
     assert redact.text(said) == said
     assert redact.text("/x/password=hunter2").endswith("password=***")
+
+
+@pytest.mark.parametrize(
+    "name", ["MYSERVICE_PW", "DBPASS", "AUTH", "NPM_TOK", "MYKEY", "REDIS_AUTH"]
+)
+def test_short_names_of_variables(name: str) -> None:
+    """Variables that are abbreviated hold secrets, too."""
+    assert redact.is_secret_name(name)
+    assert redact.text(f"{name}=p@ss/Wort9") == f"{name}=***"
+
+
+@pytest.mark.parametrize(
+    "line", ["OLDPWD=/a", "first_pass = 3", "all passed in 3 s", "author = me"]
+)
+def test_words_that_only_look_alike(line: str) -> None:
+    """Folders, stages of work and people are none."""
+    assert redact.text(line) == line

@@ -68,6 +68,12 @@ class TestLogs:
             diagnose(Console(out, {}), [], records)
         assert "invoke diagnose LOG" in caught.value.hint
 
+    def test_no_log(self, out: io.StringIO) -> None:
+        """A build that failed before it logged anything is told by its record."""
+        early = {**record("/none"), "error": "CUDA_HOME holds no nvcc"}
+        with pytest.raises(UsageError, match="it said: CUDA_HOME holds no nvcc"):
+            diagnose(Console(out, {}), [], [early])
+
     def test_several(self, out: io.StringIO, log: Path, tmp_path: Path) -> None:
         """Of several logs the one that explains most comes first."""
         well = tmp_path / "well.txt"
@@ -100,6 +106,11 @@ class TestLanguage:
     def test_chosen(self, out: io.StringIO, log: Path) -> None:
         """The option beats the locale."""
         diagnose(Console(out, {}), [str(log)], [], lang="zh", env=PLAIN)
+        assert "根本原因" in out.getvalue()
+
+    def test_as_locales_say(self, out: io.StringIO, log: Path) -> None:
+        """A locale's name is a language."""
+        diagnose(Console(out, {}), [str(log)], [], lang="zh_CN.UTF-8", env=PLAIN)
         assert "根本原因" in out.getvalue()
 
     def test_unknown(self, out: io.StringIO, log: Path) -> None:

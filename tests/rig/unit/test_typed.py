@@ -22,6 +22,7 @@ HERE = {"source": "/a b", "profile": "sample"}
             ["diagnose", "--json", "--lang", "zh", "x"],
             ["diagnose", "--json", "--lang", "zh", "--log=x"],
         ),
+        (["diagnose", "--json", "--", "-x"], ["diagnose", "--json", "--log=-x"]),
         (["diagnose", "-l", "x", "--lang=en"], ["diagnose", "-l", "x", "--lang=en"]),
     ],
 )

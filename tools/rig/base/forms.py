@@ -107,10 +107,19 @@ _URL = re.compile(
     r"(?P<value>[^\s@\"'<>]{1,512})@(?=[\w.\[-])",
     re.IGNORECASE,
 )
-# a key whose beginning was cut off
+# a key whose beginning was cut off: the lines of its body, and no others
 _KEY_END = re.compile(
-    r"\A(?P<head>)(?P<value>(?:[^\n]{0,200}\n){0,200}?[^\n]*?)"
-    r"(?=-----END [A-Z0-9 ]{0,32}PRIVATE KEY-----)"
+    r"(?P<head>)(?P<value>(?:^[ \t>|]{0,16}[A-Za-z0-9+/=]{24,128}[ \t\r]*\n){1,200}+"
+    r"(?:^[ \t>|]{0,16}[A-Za-z0-9+/=]{1,128}[ \t\r]*\n)?)"
+    r"(?=[ \t>|]{0,16}-----END [A-Z0-9 ]{0,32}PRIVATE KEY-----)",
+    re.MULTILINE,
+)
+_CHINESE = re.compile(
+    r"(?P<head>(?:密码|口令|密钥|令牌)[ \t]{0,8}(?:是|为)?[ \t]{0,8}[:：=][ \t]{0,8})"
+    r"(?P<value>[^\s\"',，。;；]{4,256})"
+)
+_LOOSE = re.compile(
+    r"(?<![\w./+=-])(?P<head>)(?P<value>[A-Za-z0-9]{20,128})(?![\w./+=-])"
 )
 _SHAPES = re.compile(
     r"(?P<head>(?<![A-Za-z0-9]))(?P<value>(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}|"
@@ -209,6 +218,14 @@ def _behind(match: re.Match[str]) -> bool:
     return is_random(value)
 
 
+def _loose(match: re.Match[str]) -> bool:
+    """Tell a token that stands for itself from a name in camel case."""
+    value = str(match["value"])
+    kinds = [(c.isdigit(), c.isupper()) for c in value]
+    turns = sum(a != b for a, b in zip(kinds, kinds[1:]))
+    return len(set(kinds)) == 3 and turns > 0.45 * len(value)
+
+
 def _password(match: re.Match[str]) -> bool:
     # "docker run -u 1000:1000" names a group
     return not match["value"].isdigit() and not match["login"].isdigit()
@@ -241,4 +258,6 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_BASIC, _encoded),
     (_SHAPES, _always),
     (_BEHIND, _behind),
+    (_CHINESE, _always),
+    (_LOOSE, _loose),
 )

@@ -41,6 +41,7 @@ _SECRET_WORDS = frozenset(
         "sshpass",
     ]
 )
+_SHORT_ENDS = frozenset({"auth", "pass", "pw", "tok"})
 _SECRET_ENDS = ("password", "passwd", "apikey")
 # before "key": a key that opens something, and not a key to sort or cache by
 _KEY_KINDS = frozenset(
@@ -84,10 +85,7 @@ _HARMLESS_ENDS = frozenset(
     ]
 )
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
-_STEM = (
-    r"token|secret|passw|passphrase|passcode|sshpass|pwd|_PASS|key|credential|"
-    r"authorization|cookie|_auth"
-)
+_STEM = r"tok|secret|pass|pwd|_pw|key|credential|cookie|auth"
 # lengths are bounded here and below, so that no line takes more than linear time
 _NAME = rf"(?<![\w.-])(?<!::)-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}"
 _SEP = (
@@ -131,6 +129,7 @@ _KEY_BLOCK = re.compile(
     r"(?P<tail>-----END [A-Z0-9 ]+-----|\Z)",
     re.DOTALL,
 )
+_JOINED_END = re.compile(r"[A-Z]{2}(?:PASS|KEY)$")
 # most lines of a log hold nothing of this kind, and are told apart in one go
 _ANY = re.compile(
     rf"{_STEM}|bearer|://|[?&]sig|hf_|gh[pousr]_|github_pat_|sk-|AKIA|ASIA|LTAI|AIza|"
@@ -154,7 +153,10 @@ def is_secret_name(name: str) -> bool:
     if last == "token":
         return before not in _TEXT_TOKENS and "per" not in words
     # PWD and OLDPWD are folders; a first pass is a stage of work
-    return (last == "pwd" and before != "") or name.endswith(("_PASS", "_AUTH"))
+    if last == "pwd" and before != "":
+        return True
+    # capitals: a variable, and not the first pass of something
+    return name.isupper() and (last in _SHORT_ENDS or bool(_JOINED_END.search(name)))
 
 
 def text(value: str) -> str:

@@ -45,8 +45,14 @@ def words_as_flags(
     behind = words.index(task) + 1
     out = words[:behind]
     is_value = False
-    for word in words[behind:]:
-        plain = word == "-" or not word.startswith("-")
+    rest = words[behind:]
+    ended = False
+    for word in rest:
+        if word == "--" and not ended:
+            # what follows is a name, whatever it begins with
+            ended = True
+            continue
+        plain = ended or word == "-" or not word.startswith("-")
         out.append(f"{flag}={word}" if plain and not is_value else word)
         is_value = word in with_value
     return out

@@ -10,6 +10,7 @@ is taken off, and who wrote the line is kept.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import regex as re
@@ -17,7 +18,11 @@ import regex as re
 from tools.rig.diagnose.foreign import english
 
 LIMIT = 4000
-"""Characters of a line that are looked at: echoed link commands are very long."""
+"""Characters that are looked at together: a log without line ends is one long line."""
+
+_OVERLAP = 500
+_MOST = 400
+"""Parts of one line that are looked at; of more, those at both ends."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,18 @@ def clean(number: int, raw: str) -> list[Line]:
     if text.startswith('{"log":'):
         text = _docker_json(text)
     text = unpainted(text)
-    if len(text) > LIMIT:
-        text = f"{text[: LIMIT // 2]} ... {text[-LIMIT // 2 :]}"
-    if "\r" not in text:
-        return [_one(number, text)]
-    return [_one(number, part) for part in text.split("\r") if part.strip()]
+    parts = [part for part in text.split("\r") if part.strip()] or [text[:0]]
+    return [_one(number, piece) for part in parts for piece in _cut(part)]
+
+
+def _cut(text: str) -> list[str]:
+    if len(text) <= LIMIT:
+        return [text]
+    step = LIMIT - _OVERLAP
+    starts: Sequence[int] = range(0, len(text) - _OVERLAP, step)
+    if len(starts) > _MOST:
+        starts = [*starts[: _MOST // 2], *starts[-_MOST // 2 :]]
+    return [text[start : start + LIMIT] for start in starts]
 
 
 def unpainted(text: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import contextlib
-import gzip
+import itertools
 import lzma
 import sys
 import zlib
@@ -20,15 +20,19 @@ from tools.rig.base.errors import UsageError
 BLOCK = 1 << 20
 """Bytes that are looked at together."""
 
+_STEP = 4096
+"""Packed bytes that are unpacked together, and lost together where they are damaged."""
+
 LONGEST = 4 * BLOCK
 """A longer line is passed on in pieces: one line must not fill the memory."""
 
-_PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (b"\xfd7zXZ", lzma.open),
+_PACKED: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31)),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ", lzma.LZMADecompressor),
 )
-_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
+_BROKEN = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
+_CONTROLS = bytes(set(range(32)) - {0, 7, 8, 9, 10, 12, 13, 27})
 _TAR = slice(257, 262)
 _ARCHIVES = {b"PK\x03\x04": "zip", b"(\xb5/\xfd": "zstd"}
 
@@ -43,6 +47,10 @@ def opened(name: str) -> Iterator[IO[bytes]]:
         It cannot be read, is a folder, or is packed in a way that is not known here.
     """
     if name == "-":
+        if sys.stdin is None:
+            raise UsageError(
+                "standard input is closed", hint="COMMAND 2>&1 | invoke diagnose -"
+            )
         yield sys.stdin.buffer
         return
     path = Path(name)
@@ -77,12 +85,14 @@ def blocks(stream: IO[bytes]) -> Iterator[bytes]:
             raise UsageError(
                 f"the log is packed with {kind}", hint="unpack it, then diagnose it"
             )
-    for magic, unpack in _PACKED:
+    pieces = _pieces(head, stream)
+    for magic, unpacker in _PACKED:
         if head.startswith(magic):
-            with unpack(_Prefixed(head, stream)) as inner:
-                yield from blocks(inner)
-            return
-    pieces = _no_tar(_pieces(head, stream))
+            pieces = _unpacked(pieces, unpacker)
+            head = next(pieces, b"")
+            pieces = itertools.chain([head], pieces)
+            break
+    pieces = _text_only(pieces)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         pieces = _to_utf8(pieces)
     yield from _whole_lines(pieces)
@@ -97,34 +107,6 @@ def _filled(stream: IO[bytes], size: int) -> bytes:
     return head
 
 
-class _Prefixed:
-    """A stream whose first bytes were read already."""
-
-    def __init__(self, head: bytes, stream: IO[bytes]) -> None:
-        self.head, self.stream = head, stream
-
-    def read(self, size: int = -1) -> bytes:
-        """Return at most ``size`` bytes, the first ones first."""
-        if self.head:
-            size = len(self.head) if size < 0 else size
-            out, self.head = self.head[:size], self.head[size:]
-            return out
-        return self.stream.read(size)
-
-    def seekable(self) -> bool:
-        """Say that there is no way back."""
-        return False
-
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    @property
-    def closed(self) -> bool:
-        """Whether the stream below is closed."""
-        return self.stream.closed
-
-
 def _pieces(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:
     if head:
         yield head
@@ -134,9 +116,45 @@ def _pieces(head: bytes, stream: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def _no_tar(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _unpacked(pieces: Iterator[bytes], unpacker: Callable[[], Any]) -> Iterator[bytes]:
+    """Unpack as far as it goes: of a log that was cut, the beginning tells enough."""
+    inner, something = unpacker(), False
+    for step in _steps(pieces):
+        while step:
+            try:
+                out = inner.decompress(step)
+            except _BROKEN:
+                break
+            if out:
+                something = True
+                yield out
+            step = inner.unused_data if inner.eof else b""
+            if inner.eof:
+                # packed logs that were put behind each other are one log
+                something, inner = True, unpacker()
+        else:
+            continue
+        break
+    if not something:
+        raise UsageError(
+            "the log is packed, and nothing of it can be unpacked",
+            hint="copy it again, and compare its size with the original's",
+        )
+
+
+def _steps(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        for start in range(0, len(piece), _STEP):
+            yield piece[start : start + _STEP]
+
+
+def _text_only(pieces: Iterator[bytes]) -> Iterator[bytes]:
     beginning = b""
     for piece in pieces:
+        if not beginning:
+            controls = len(piece) - len(piece.translate(None, _CONTROLS))
+            if controls > len(piece) // 16:
+                raise UsageError("this is no log but binary data", hint="file LOG")
         beginning += piece[: _TAR.stop - len(beginning)]
         if beginning[_TAR] == b"ustar":
             raise UsageError(

@@ -66,9 +66,12 @@ def diagnose(
         A log cannot be read, the language is not known, or there is no failed build.
     """
     env = os.environ if env is None else env
+    given = lang
+    # as locales name them: zh_CN.UTF-8
+    lang = lang.lower().partition("_")[0].partition("-")[0]
     if lang and lang not in words.LANGUAGES:
         raise UsageError(
-            f"--lang {lang}: there is {' and '.join(words.LANGUAGES)}",
+            f"--lang {given}: there is {' and '.join(words.LANGUAGES)}",
             hint="invoke diagnose --lang zh",
         )
     lang = lang or words.language_of(env)
@@ -89,6 +92,12 @@ def _last_failed(console: Console, records: Sequence[Mapping[str, Any]]) -> str:
             later = f"; {number} later ones did not" if number else ""
             console.say(f"the last build that failed{later}: {log}")
             return log
+        if record.get("result") in _BAD_ENDS and record.get("error"):
+            # it ended before there was anything to log
+            raise UsageError(
+                f"the last build that failed has no log; it said: {record['error']}",
+                hint="invoke diagnose LOG",
+            )
     raise UsageError(
         "no failed build is recorded here" if records else "no build is recorded here",
         usual="Without a file, the log of the last build that failed is diagnosed.",

@@ -54,6 +54,10 @@ def outputs(output: Path | None, folder: Path, now: float) -> tuple[Path, Path]:
             f"--output {archive}: there is no folder {archive.parent}",
             hint=f"mkdir -p {shlex.quote(os.fspath(archive.parent))}",
         )
+    if archive.exists() and not archive.is_file():
+        raise UsageError(
+            f"--output {archive} is no file", hint=f"invoke bundle --output x{SUFFIX}"
+        )
     for path in (archive, summary):
         _refuse_existing(path)
     return archive, summary
