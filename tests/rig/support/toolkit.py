@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tools.rig.base.errors import CannotError
-from tools.rig.builds import compiler_kit, toolkit_kit
+from tools.rig.base.state import SENTINEL, remove_made
+from tools.rig.builds import compiler_kit, inventory, toolkit_kit
 from tools.rig.builds.private_apt import archive_owner, have_dpkg
 from tools.rig.host import compat, compilers, cuda, system
 from tools.rig.host.compilers import HostCompiler
@@ -24,6 +25,18 @@ def cache_folder() -> Path:
     base = Path(given) if given else Path.home() / ".cache" / "rig-tests"
     base.mkdir(parents=True, exist_ok=True)
     return base
+
+
+def kits() -> Path:
+    """Return the folder of kept toolkits, without those that know not their files.
+
+    An earlier version of the suite may have left them there.
+    """
+    folder = cache_folder() / "toolkits"
+    for kit in folder.glob("*/"):
+        if (kit / SENTINEL).is_file() and not (kit / inventory.LIST).is_file():
+            remove_made(kit)
+    return folder
 
 
 def sm70_toolkit(release: str = "12.4") -> cuda.Toolkit:
@@ -42,7 +55,7 @@ def sm70_toolkit(release: str = "12.4") -> cuda.Toolkit:
         pytest.skip(f"the archive of this distribution has no CUDA {release}")
     try:
         root = toolkit_kit.provision(
-            fit[0], cache_folder() / "toolkits", os.environ, uv=[needs_uv()]
+            fit[0], kits(), os.environ, uv=[needs_uv()]
         )
     except CannotError as exc:
         pytest.skip(f"no toolkit can be brought here: {exc.what}")
@@ -58,7 +71,7 @@ def fitting_compiler(release: str, cxx: int = 17) -> HostCompiler:
     ceiling = compat.gcc_max(release)
     assert ceiling is not None
     try:
-        return compiler_kit.bring(ceiling, cache_folder() / "toolkits", os.environ)
+        return compiler_kit.bring(ceiling, kits(), os.environ)
     except CannotError as exc:
         pytest.skip(f"no compiler for CUDA {release} can be brought: {exc.what}")
 
