@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import os
 import shutil
 import socket
@@ -74,13 +75,14 @@ class TestCompilers:
                 "python-header-missing-in-compile",
             ),
             ("int main(){return 0;}\n", ["a.c", "-lcuda"], "link-libcuda-missing"),
-            ("#include <no/such.h>\n", ["-c", "a.c"], "unknown"),
+            ("#include <no/such.h>\n", ["-c", "a.c"], "header-missing"),
+            ("int f(void) { return no_such; }\n", ["-c", "a.c"], "unknown"),
         ],
     )
     def test_gcc(
         self, tmp_path: Path, source: str, words: list[str], wanted: str
     ) -> None:
-        """A missing header or library is named; one of nobody's is not guessed at."""
+        """A missing header or library is named; a mistake of one's own is no case."""
         (tmp_path / "a.c").write_text(source)
         assert cause(output_of([needs("gcc"), *words], tmp_path)) == wanted
 
@@ -143,8 +145,16 @@ class TestFetchers:
 
     def test_pip(self, tmp_path: Path) -> None:
         """A version that no index has."""
+        if importlib.util.find_spec("pip") is None:
+            pytest.skip("this environment was made without pip")
         words = [PYTHON, "-m", "pip", "install", "--no-index", "no-such-thing==1"]
         assert cause(output_of(words, tmp_path)) == "package-version-not-found"
+
+    def test_uv_version(self, tmp_path: Path) -> None:
+        """The same with uv."""
+        words = [needs("uv"), "pip", "install", "--target", "t", "--no-index", "no==1"]
+        output = output_of(words, tmp_path, UV_NO_CONFIG="1")
+        assert cause(output) == "package-version-not-found"
 
     def test_uv(self, tmp_path: Path) -> None:
         """A name that does not resolve, as uv tells it."""
