@@ -190,3 +190,16 @@ class TestRefusal:
         assert compilers.refusal("12.4", HostCompiler(path, "gcc", ""), 17) == (
             "version unknown"
         )
+
+
+def test_clang_takes_the_newest_library(tmp_path: Path) -> None:
+    """The C++ library that clang takes may be too new for nvcc to read."""
+    for name in ("9", "12", "x"):
+        (tmp_path / "x86_64-linux-gnu" / name).mkdir(parents=True)
+    assert compilers.newest_gcc(tmp_path) == 12
+    assert compilers.newest_gcc(tmp_path / "none") is None
+    clang = HostCompiler(Path("/clang++"), "clang", "14.0", library=12)
+    assert compilers.refusal("11.8", clang, 17) == (
+        "it takes the C++ library of gcc 12, CUDA 11.8 up to 11"
+    )
+    assert compilers.refusal("12.4", clang, 17) == ""

@@ -48,12 +48,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """One C++ compiler; ``family`` is ``gcc``, ``clang`` or empty when unknown."""
+    """One C++ compiler; ``family`` is ``gcc``, ``clang`` or empty when unknown.
+
+    ``library`` is the major version of the gcc whose C++ library a clang takes.
+    """
 
     path: Path
     family: str
     version: str
     problem: str = ""
+    library: int | None = None
 
     @property
     def major(self) -> int | None:
@@ -85,8 +89,18 @@ def probe(path: Path, *, timeout: float = PROBE_S) -> HostCompiler:
     lines = [line.split() for line in answer.out.splitlines() if line.strip()]
     for family, words in zip(("clang", "gcc"), lines, strict=False):
         if len(words) == 2 and all(w.isdigit() for w in words):
-            return HostCompiler(path, family, ".".join(words))
+            library = newest_gcc() if family == "clang" else None
+            return HostCompiler(path, family, ".".join(words), library=library)
     return HostCompiler(path, "", "", "does not say its version")
+
+
+def newest_gcc(folder: Path = Path("/usr/lib/gcc")) -> int | None:
+    """Return the newest gcc that is installed, whose C++ library clang takes.
+
+    The rule stands in clang's manual (``--gcc-install-dir``).
+    """
+    majors = [int(p.name) for p in folder.glob("*/*") if p.name.isdigit()]
+    return max(majors, default=None)
 
 
 def user_choice(env: Mapping[str, str]) -> Choice | None:
@@ -183,6 +197,11 @@ def refusal(release: str, compiler: HostCompiler, cxx: int) -> str:
         return f"no facts about CUDA {release}"
     if compiler.major > ceiling:
         return f"CUDA {release} takes {compiler.family} up to {ceiling}"
+    library, newest = compiler.library, compat.gcc_max(release)
+    if library is not None and newest is not None and library > newest:
+        return (
+            f"it takes the C++ library of gcc {library}, CUDA {release} up to {newest}"
+        )
     if cxx >= 20 and compiler.major < _CXX20_FROM[compiler.family]:
         return f"{compiler.family} {compiler.major} lacks C++{cxx}"
     return ""
