@@ -19,7 +19,8 @@ import pytest
 
 from tests.rig.support.fakenvcc import fake_nvcc, scripted_nvcc
 from tests.rig.support.workshop import Workshop, until
-from tools.rig.base.state import place_id
+from tools.rig.base.state import SENTINEL, place_id
+from tools.rig.builds import inventory
 from tools.rig.builds.target import HERE
 from tools.rig.guard import lease
 from tools.rig.guard.lock import BuildLock, lock_path
@@ -155,7 +156,9 @@ class TestToolchain:
     def test_cuobjdump_fails(self, shop: Workshop, tmp_path: Path) -> None:
         """Without a working cuobjdump nothing is claimed."""
         home = tmp_path / "cuda"
-        shutil.copytree(shop.env["CUDA_HOME"], home, symlinks=True)
+        # a toolkit of the user's own: of one that was brought the damage is noticed
+        marks = shutil.ignore_patterns(SENTINEL, inventory.LIST, inventory.RECORD)
+        shutil.copytree(shop.env["CUDA_HOME"], home, symlinks=True, ignore=marks)
         tool = home / "bin" / "cuobjdump"
         tool.unlink()
         tool.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
