@@ -134,7 +134,7 @@ READABLE = [
     "sccache hash key 3f2a1b0c9d8e7f6a5b4c3d2e1f0a9b8c",
     "docker run -u 1000:1000 x",
     "test session starts; virtual machine; a test of vm",
-    "/usr/root/x alicea balice",
+    "/usr/roots/x alicea balice",
     "max_num_batched_tokens 8192 max-model-len-8192",
     "token file /home/x/.cache/huggingface/token",
     "error: no kernel image is available for execution on the device",
