@@ -54,9 +54,7 @@ def sm70_toolkit(release: str = "12.4") -> cuda.Toolkit:
     if not fit:
         pytest.skip(f"the archive of this distribution has no CUDA {release}")
     try:
-        root = toolkit_kit.provision(
-            fit[0], kits(), os.environ, uv=[needs_uv()]
-        )
+        root = toolkit_kit.provision(fit[0], kits(), os.environ, uv=[needs_uv()])
     except CannotError as exc:
         pytest.skip(f"no toolkit can be brought here: {exc.what}")
     return cuda.probe(root, "provisioned")
