@@ -16,7 +16,7 @@ HEAD = (
     "# SPDX-License-Identifier: Apache-2.0\n"
     "# SPDX-FileCopyrightText: Copyright contributors to the vLLM project\n"
 )
-FLOORS = ("base", "host", "diagnose", "guard", "builds", "steps")
+FLOORS = ("base", "host", "diagnose", "guard", "builds", "serve", "steps")
 """From the ground up: a floor imports from itself and from those before it."""
 
 MOST_LINES = 320
