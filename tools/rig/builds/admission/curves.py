@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -108,11 +109,17 @@ class Curve:
 
     def cells(self, step: float, since: float = 0.0) -> list[float]:
         """Return the most bytes in each stretch of `step` seconds from `since` on."""
-        cells: list[float] = []
-        at, end = since, self.duration
-        while at < end:
-            cells.append(self.ahead(at, min(step, end - at)))
-            at += step
+        count = math.ceil((self.duration - since) / step)
+        if count <= 0:
+            return []
+        edges = [
+            self.at(min(since + i * step, self.duration)) for i in range(count + 1)
+        ]
+        cells = [max(pair) for pair in zip(edges, edges[1:])]
+        for second, size in self.points[bisect_right(self._times, since) :]:
+            cell = min(count - 1, int((second - since) / step))
+            if size > cells[cell]:
+                cells[cell] = size
         return cells
 
     @cached_property

@@ -75,9 +75,7 @@ def choose(
     places = min(cores, cap or cores) - len(running)
     if places <= 0 or not waiting:
         return []
-    order = sorted(
-        waiting, key=lambda w: (not w.urgent, -w.curve.duration, w.since, w.key)
-    )
+    order = sorted(waiting, key=_longest_first)
     step = _step(running, order)
     ground = _Ground([one.outlook(step) for one in running], budget_bytes)
     started: list[Waiting] = []
@@ -134,6 +132,10 @@ class _Ground:
             if left < 0 or left * left < margin * unsure:
                 return False
         return True
+
+
+def _longest_first(one: Waiting) -> tuple[bool, float, float, str]:
+    return not one.urgent, -one.curve.duration, one.since, one.key
 
 
 def _step(running: Sequence[Running], waiting: Sequence[Waiting]) -> float:

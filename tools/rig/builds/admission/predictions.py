@@ -144,9 +144,8 @@ class Predictions:
         if curve.peak < LEAST.get(kind_of(key), 0):
             return False
         known = self.curves.get(key)
-        if known and curve.duration < _TEACHES * known.duration:
-            if curve.peak < _TEACHES * known.peak:
-                return False
+        if known and _is_stub(curve, known):
+            return False
         self.curves[key] = _tidy(curve)
         self.learnt.add(key)
         return True
@@ -172,6 +171,11 @@ class Predictions:
                     curve = curve.scaled(size=event["peak_bytes"] / max(1, curve.peak))
                 count += self.learn(key, curve)
         return count
+
+
+def _is_stub(curve: Curve, known: Curve) -> bool:
+    short = curve.duration < _TEACHES * known.duration
+    return short and curve.peak < _TEACHES * known.peak
 
 
 def _tidy(curve: Curve) -> Curve:
