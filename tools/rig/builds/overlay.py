@@ -143,6 +143,21 @@ def settle(journal: Path) -> str:
     return "finished" if finish else "undone"
 
 
+def libraries(
+    members: Sequence[str], moved: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return each member of a wheel with its path in the checkout.
+
+    Parameters
+    ----------
+    members
+        The files of the wheel that the build made.
+    moved
+        Folders whose place in the checkout is another than in the wheel.
+    """
+    return tuple((member, _where(member, moved)) for member in members)
+
+
 def put_on_path(site: Path, project: str, folders: Sequence[Path]) -> None:
     """Name folders of the checkout in a ``.pth`` file, beside the target's finder.
 

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Generations: whole environments side by side, of which one link names the active.
+
+``<root>/generations/<place>/<id>/`` is an environment at its final path. Its mark,
+written last and flushed, says that it is complete and what it was made of. Who makes
+one leaves a note beside it, so that what a killed build left can be told from what
+another one is still making.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import regex as re
+
+from tools.rig.base.errors import StepFailed, UsageError, unwritable
+from tools.rig.base.state import SENTINEL, StateRoot, read_json, remove_made, write_text
+from tools.rig.builds.files import Files, save
+from tools.rig.builds.generation import (
+    MARK,
+    NOTE,
+    Generation,
+    mark_text,
+    note_of,
+    read,
+    sizes,
+)
+from tools.rig.guard import lease
+
+__all__ = ["MARK", "Generation", "mark_text", "read"]
+
+STATE = "state.json"
+"""Beside the generations of a place: which was active before, and what was placed."""
+
+SIZES_S = 2.0
+"""Seconds that a listing spends on sizes; what was not reached has none."""
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What the last switch noted: the generation before, and the checkout's libraries.
+
+    ``id`` is the editable generation whose libraries lie in the checkout.
+    """
+
+    previous: str | None = None
+    id: str | None = None
+    libraries: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what :func:`placed` reads."""
+        return {
+            "previous": self.previous,
+            "placed": self.id,
+            "libraries": [*self.libraries],
+        }
+
+
+def folder_of(root: StateRoot, place: str) -> Path:
+    """Return where the generations of a place lie."""
+    return root.path / "generations" / place
+
+
+def active_id(root: StateRoot, place: str) -> str | None:
+    """Return which generation the link of a place names; None for none of ours."""
+    try:
+        target = Path(os.readlink(root.venvs / place))
+    except OSError:
+        return None
+    ours = target.parent == folder_of(root, place)
+    return target.name if ours else None
+
+
+def placed(root: StateRoot, place: str) -> Placed:
+    """Return what the last switch of a place noted.
+
+    Raises
+    ------
+    StepFailed
+        When the note cannot be read: without it the previous one is not known, and
+        nothing must be deleted.
+    """
+    file = folder_of(root, place) / STATE
+    data = read_json(file)
+    if data is None:
+        return Placed()
+    try:
+        libraries = tuple(str(one) for one in data.get("libraries", ()))
+        return Placed(data.get("previous"), data.get("placed"), libraries)
+    except (AttributeError, TypeError) as exc:
+        raise StepFailed(
+            f"{file} is no note of a switch", hint=f"mv '{file}' '{file}.broken'"
+        ) from exc
+
+
+def listing(
+    root: StateRoot, place: str, *, sizes_s: float = SIZES_S
+) -> list[Generation]:
+    """Return the generations of a place, newest first, the incomplete ones too.
+
+    Parameters
+    ----------
+    sizes_s
+        Seconds for measuring sizes; 0 measures none.
+
+    Raises
+    ------
+    StepFailed
+        See :func:`placed`.
+    """
+    deadline = time.monotonic() + sizes_s
+    active, before = active_id(root, place), placed(root, place).previous
+    out = []
+    for folder in sorted(_folders(root, place), reverse=True):
+        own, total = sizes(folder, deadline) or (None, None)
+        out.append(
+            replace(
+                read(folder),
+                active=folder.name == active,
+                previous=folder.name == before and folder.name != active,
+                own_bytes=own,
+                total_bytes=total,
+            )
+        )
+    return out
+
+
+def find(root: StateRoot, place: str, wish: str = "") -> Generation:
+    """Return the complete generation that `wish` names.
+
+    Parameters
+    ----------
+    wish
+        An id, a beginning that only one id has, or nothing for the previous one.
+
+    Raises
+    ------
+    UsageError
+        When none or several are meant, or when it is not complete.
+    """
+    known = listing(root, place, sizes_s=0)
+    if wish:
+        exact = [g for g in known if g.id == wish]
+        found = exact or [g for g in known if g.id.startswith(wish)]
+        what = f"no build {wish!r} here" if not found else f"{wish!r} names several"
+    else:
+        found = [g for g in known if g.previous]
+        what = "there is no previous build to go back to"
+    if len(found) != 1:
+        shown = [g.id for g in found or known]
+        raise UsageError(what, details=shown, hint="invoke builds")
+    if not found[0].complete:
+        why = found[0].problem or "it was never finished"
+        raise UsageError(f"the build {found[0].id} is no whole one: {why}")
+    return found[0]
+
+
+def begin(root: StateRoot, place: str, name: str, command: str = "") -> Path:
+    """Announce a generation and return the folder to make the environment in.
+
+    The folder itself is left to ``uv.make_venv``, which renames a whole environment
+    there, sentinel included.
+
+    Raises
+    ------
+    StepFailed
+        When it is there already, or nothing can be written.
+    """
+    home = folder_of(root, place)
+    if not re.fullmatch(_NAME, name):
+        raise StepFailed(f"{name!r} is no name for a build")
+    if os.path.lexists(home / name):
+        raise StepFailed(f"{home / name} is there already", hint="invoke builds")
+    root.make(home.parent)
+    root.make(home)
+    write_text(note_of(home / name), lease.dumped(lease.holder(command)))
+    return home / name
+
+
+def finish(made: Generation, files: Files | None = None) -> Generation:
+    """Mark an environment as complete, once all of it is on the disk.
+
+    ``made`` and ``bytes`` are filled in where empty.
+
+    Raises
+    ------
+    StepFailed
+        When the disk is full; the environment then stays incomplete.
+    """
+    files = files or Files()
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    total = made.bytes or (sizes(made.folder, None) or (0, 0))[1]
+    whole = replace(made, made=made.made or now, bytes=total, complete=True)
+    try:
+        files.flush_all(made.folder)
+        save(files, made.folder / MARK, mark_text(whole))
+        if not (made.folder / SENTINEL).exists():
+            files.write(made.folder / SENTINEL, "")
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(note_of(made.folder))
+    except OSError as exc:
+        raise unwritable(made.folder / MARK, exc) from exc
+    return whole
+
+
+def prune(
+    found: Sequence[Generation],
+    keep: int,
+    need_bytes: int = 0,
+    in_use: Collection[str] = (),
+) -> tuple[str, ...]:
+    """Return which generations to remove, the oldest first.
+
+    Never the active, the previous, one that is in use, and one that someone is making.
+    Of the others those that are not whole, those beyond the newest `keep`, and as many
+    more as free `need_bytes`.
+
+    Parameters
+    ----------
+    found
+        All of a place, newest first, from :func:`listing`.
+    keep
+        How many whole ones to keep, the protected ones counted.
+    need_bytes
+        Bytes to free.
+    in_use
+        Ids that processes run from.
+    """
+    whole = [g.id for g in found if g.complete]
+    beyond = set(whole[max(keep, 0) :])
+    out, freed = [], 0
+    free = [g for g in found if not (g.active or g.previous or g.live)]
+    free = [g for g in reversed(free) if g.id not in in_use]
+    for one in free:
+        if not one.complete or one.id in beyond:
+            out.append(one.id)
+            freed += one.own_bytes or 0
+    for one in free:
+        if freed >= need_bytes:
+            break
+        if one.id not in out:
+            out.append(one.id)
+            freed += one.own_bytes or 0
+    return tuple(sorted(out))
+
+
+def remove(root: StateRoot, place: str, name: str) -> None:
+    """Delete a generation and its kept wheel; the caller holds the lock of the place.
+
+    Raises
+    ------
+    StepFailed
+        When it is the active one, or something of it stays.
+    """
+    folder = folder_of(root, place) / name
+    if not re.fullmatch(_NAME, name) or name == active_id(root, place):
+        raise StepFailed(f"will not delete {folder}: it is the active one, or none")
+    try:
+        # first: what is broken off half-way must not look whole
+        (folder / MARK).unlink(missing_ok=True)
+        for beside in folder.parent.glob(f".{name}.*"):
+            if beside.is_dir() and not beside.is_symlink():
+                shutil.rmtree(beside)
+            else:
+                beside.unlink()
+    except OSError as exc:
+        raise StepFailed(f"cannot delete {exc.filename}: {exc.strerror}") from exc
+    remove_made(folder)
+    remove_made(root.artifacts / name)
+
+
+def sweep(root: StateRoot, place: str) -> tuple[str, ...]:
+    """Delete what killed builds left, and return the ids; the lock is the caller's.
+
+    Raises
+    ------
+    StepFailed
+        See :func:`remove`.
+    """
+    active = active_id(root, place)
+    names = {folder.name for folder in _folders(root, place)}
+    names |= {note.name[1 : -len(NOTE)] for note in _notes(root, place)}
+    gone = []
+    for name in sorted(names):
+        one = read(folder_of(root, place) / name)
+        if not (one.complete or one.live or one.problem or name == active):
+            remove(root, place, name)
+            gone.append(name)
+    return tuple(gone)
+
+
+def _folders(root: StateRoot, place: str) -> list[Path]:
+    home = folder_of(root, place)
+    if not home.is_dir():
+        return []
+    return [p for p in home.iterdir() if p.is_dir() and not p.name.startswith(".")]
+
+
+def _notes(root: StateRoot, place: str) -> Iterable[Path]:
+    return folder_of(root, place).glob(f".*{NOTE}")
