@@ -99,12 +99,12 @@ def _at_hand() -> dict[str, str]:
 
 @nox.session(venv_backend="none")
 def rebuild(session: nox.Session) -> None:
-    """Build, verify and record; arguments go to `invoke build-sm70`."""
+    """Doctor, then a generation; arguments go to `invoke build-sm70 --wheel`."""
     words = list(session.posargs)
     if not {"-h", "--help"} & set(words):
         names = ("--source", "-s", "--profile", "-p")
         invoke(session, "doctor", *shared_words(words, *names))
-    invoke(session, "build-sm70", *session.posargs)
+    invoke(session, "build-sm70", "--wheel", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -162,7 +162,7 @@ def lint(session: nox.Session) -> None:
 def lock(session: nox.Session) -> None:
     """Make the hashed lock files anew from the hand-written floors."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-    for name in ("tasks", "tests", "lint"):
+    for name in ("tasks", "tests", "lint", "report"):
         session.run(
             uv,
             "pip",

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""``report``: the page about one build, and the same as data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.console import Console
+from tools.rig.base.errors import RigError, UsageError
+from tools.rig.base.state import StateRoot, write_text
+from tools.rig.builds.report import plain, sources
+from tools.rig.builds.report import sheet as sheets
+from tools.rig.builds.report.artist import Artist, Drawings
+from tools.rig.builds.report.facts import gather
+from tools.rig.builds.report.page import page
+
+
+@dataclass(frozen=True)
+class ReportResult:
+    """A report that was written.
+
+    ``plots`` is ``matplotlib``, ``plain`` or ``none``; ``note`` says why not the first.
+    """
+
+    file: Path
+    facts: dict[str, Any]
+    plots: str
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts, and where the page is."""
+        told = {"file": str(self.file), "plots": self.plots, "note": self.note}
+        return told | self.facts
+
+
+def report(
+    console: Console,
+    record: Mapping[str, Any],
+    earlier: Mapping[str, Any] | None,
+    root: StateRoot,
+    output: Path | None,
+    *,
+    artist: Artist | None = None,
+) -> ReportResult:
+    """Write the report of a build.
+
+    Parameters
+    ----------
+    console
+        Where people are told where it is.
+    record
+        The build's record.
+    earlier
+        The record that it is compared with; see :func:`chosen`.
+    root
+        Where logs and tools lie.
+    output
+        The file to write; one below the state root when None.
+    artist
+        Who draws; tests have their own.
+
+    Raises
+    ------
+    StepFailed
+        When the file cannot be written.
+    """
+    name = str(record.get("id") or "build")
+    facts = gather(
+        record,
+        earlier,
+        events=_lines(root, record, "events"),
+        memory=_lines(root, record, "memory"),
+        earlier_events=_lines(root, earlier or {}, "events"),
+    )
+    sheet = sheets.sheet(facts)
+    drawn, plots, note = _drawn(sheet, root, console, artist)
+    file = (output or root.make(root.path / "reports") / f"{name}.html").absolute()
+    write_text(file, page(facts, drawn, note))
+    if note:
+        console.mark("warn", note)
+    console.mark("ok", f"report of {name}: {file}")
+    return ReportResult(file, facts, plots, note)
+
+
+def chosen(
+    records: Sequence[Mapping[str, Any]], build: str = ""
+) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+    """Return the record that is meant, and the finished one before it to compare with.
+
+    Parameters
+    ----------
+    records
+        All records, newest first.
+    build
+        The id, or its beginning; the newest build with something compiled when empty.
+
+    Raises
+    ------
+    UsageError
+        When no record, or more than one, is meant.
+    """
+    readable = [r for r in records if r.get("result") != "unreadable"]
+    if build:
+        meant = [r for r in records if str(r.get("id", "")).startswith(build)]
+        exact = [r for r in meant if r.get("id") == build]
+        found = exact or meant
+    else:
+        found = [r for r in readable if r.get("objects")][:1] or readable[:1]
+    if len(found) != 1 or found[0].get("result") == "unreadable":
+        many = [str(r.get("id")) for r in found]
+        raise UsageError(
+            f"there is no build {build}"
+            if build and not found
+            else "there are no builds yet"
+            if not found
+            else f"{build} names {len(found)} builds"
+            if len(found) > 1
+            else f"the record of {build} cannot be read",
+            details=many if len(many) > 1 else (),
+            hint="invoke builds" if records else "invoke build-sm70",
+        )
+    record = found[0]
+    older = readable[readable.index(record) + 1 :]
+    same = [r for r in older if r.get("result") == "done" and _alike(r, record)]
+    return record, same[0] if same else None
+
+
+def root_of(record: Mapping[str, Any]) -> StateRoot | None:
+    """Return the state root that a build kept its log in."""
+    log = record.get("log")
+    return StateRoot(Path(str(log)).parent.parent) if log else None
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two builds are of one checkout and profile, and compiled."""
+    keys = ("checkout", "profile")
+    return bool(one.get("objects")) and all(one.get(k) == other.get(k) for k in keys)
+
+
+def _lines(root: StateRoot, record: Mapping[str, Any], kind: str) -> list[sources.Row]:
+    name = record.get("id")
+    # only a name of ours: it becomes a path
+    if not name or os.sep in str(name):
+        return []
+    return sources.rows(root.logs / f"{name}.{kind}.jsonl")
+
+
+def _drawn(
+    sheet: sources.Row, root: StateRoot, console: Console, artist: Artist | None
+) -> tuple[Drawings, str, str]:
+    """Return the drawings, who made them, and why not matplotlib."""
+    if sheet["timeline"] is None and sheet["memory"] is None:
+        return {}, "none", ""
+    artist = artist if artist is not None else Artist(dict(os.environ))
+    try:
+        return artist.draw(sheet, root, console), "matplotlib", ""
+    except RigError as exc:
+        note = f"The plots are drawn without matplotlib: {exc.what}."
+        return plain.drawings(sheet), "plain", note
