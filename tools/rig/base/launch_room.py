@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""A compile's turn: asked of the admission service, or of a lock when there is none.
+
+Part of :mod:`tools.rig.base.launch`. Nothing that happens to the service may break a
+build: while it is away compiles wait a moment for the next one, and then go one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from tools.rig.base.launch_line import Line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # of Python's own, only what has been loaded before us is free
+    from collections.abc import Mapping
+
+GONE_S = 5.0
+"""Seconds without any service after which compiles go one by one."""
+
+SILENT_S = 15.0
+"""Seconds without a word after which a service that speaks each second is hung."""
+
+_RETRY_S = 0.1
+
+
+class Room:
+    """What a compile asks for, and tells while it has it.
+
+    Parameters
+    ----------
+    folder
+        Where the service has its socket.
+    about
+        What the service is told of the compile, anew after each loss of the connection.
+    """
+
+    def __init__(self, folder: str, about: Mapping[str, object]) -> None:
+        self._folder = folder
+        self._about = about
+        self._line = Line(folder)
+        self._alone = -1
+        self._needs = self._kills = 0
+        self._doing: dict[str, object] = {}
+
+    def reach(self) -> bool:
+        """Connect and say who we are, and what we are doing already."""
+        if not self._line.connect():
+            return False
+        doing = {**self._doing, "needs": self._needs, "kills": self._kills}
+        return self._line.say(op="ask", **self._about, **doing)
+
+    def wait(self, needs: int = 0) -> None:
+        """Return when the compile may start.
+
+        Parameters
+        ----------
+        needs
+            Bytes that it is known to need at least, after memory ran out under it.
+        """
+        self._needs, self._doing = needs, {}
+        gone = heard = time.monotonic()
+        while self._alone < 0:
+            if not self._line.there and not self.reach():
+                if time.monotonic() - gone >= GONE_S and self._take_turn():
+                    return
+                time.sleep(_RETRY_S)
+                continue
+            words = self._line.hear(1.0)
+            if "go" in words:
+                return
+            now = time.monotonic()
+            if words:
+                heard = gone = now
+            elif now - heard >= SILENT_S:
+                # stopped or broken: what it still may say does not concern us
+                self._line.close()
+                heard = now
+            elif not self._line.there:
+                gone = heard = now
+
+    def use(self, started: float, held: int, child: int) -> None:
+        """Tell what the compile holds now, to the next service where one is gone."""
+        self._doing = {"started": started, "bytes": held, "child": child}
+        if self._line.there:
+            self._line.say(op="use", bytes=held, child=child)
+            # also how we hear that it is gone
+            self._line.hear(0.0)
+        else:
+            self.reach()
+
+    def ran_out(self, needs: int) -> None:
+        """Tell that memory ran out when the compile held so much."""
+        self._doing = {}
+        self._kills += 1
+        self._line.say(op="oom", bytes=needs)
+
+    def end(self, code: int, cache: str) -> None:
+        """Give the room back."""
+        self._line.say(op="end", code=code, cache=cache)
+        self._line.close()
+
+    def _take_turn(self) -> bool:
+        """Take the lock that lets one compile run where nobody gives out room."""
+        import fcntl
+
+        try:
+            file = os.path.join(self._folder, "alone.lock")
+            fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            # without the folder there is nobody to wait for
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            os.close(fd)
+            # a disk that knows no locks keeps nobody waiting
+            return not isinstance(exc, BlockingIOError)
+        self._alone = fd
+        return True

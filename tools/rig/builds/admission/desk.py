@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Who waits, who runs, and who starts next: the state of the admission service.
+
+Knows nothing of sockets, and time is given to it: what it decides can be replayed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.rig.builds.admission import policy, predictions
+from tools.rig.builds.admission.budget import Budget
+from tools.rig.builds.admission.predictions import Expected, Predictions
+from tools.rig.builds.admission.running import Running
+from tools.rig.host.processes import start_time
+
+_GROWN = 1.1
+"""Of what a compile held when memory ran out under it: it is needed at least."""
+
+_ALONE_AFTER = 2
+"""A compile under which memory ran out so often gets all of it."""
+
+
+@dataclass(eq=False)
+class Compile:
+    """One compile of some build; times are CLOCK_MONOTONIC seconds."""
+
+    name: str
+    build: str
+    expected: Expected
+    asked: float
+    cap: int = 0
+    needs: int = 0
+    kills: int = 0
+    child: int = 0
+    child_start: int | None = None
+    started: float | None = None
+    running: Running | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes that it was last seen to hold."""
+        return self.running.bytes if self.running else 0
+
+    def waiting(self) -> policy.Waiting:
+        """Return what the policy is told of it while it waits."""
+        curve = self.expected.curve
+        if self.needs > curve.peak:
+            curve = curve.scaled(size=self.needs / max(1, curve.peak))
+        return policy.Waiting(
+            self.name, curve, self.asked, self.expected.known, self.kills > 0
+        )
+
+    def start(self, now: float, held: int = 0) -> None:
+        """Note that it runs since `now`."""
+        curve, known = self.waiting().curve, self.expected.known
+        self.started = now
+        self.running = Running(self.name, curve, bytes=held, known=known)
+
+
+@dataclass
+class Desk:
+    """Gives out room.
+
+    Parameters
+    ----------
+    budget
+        What all compiles together may hold.
+    cores
+        Processors, and so the most compiles at once.
+    load
+        Reads predictions from a file.
+    born
+        Says when a process was started, None when it is gone.
+    """
+
+    budget: Budget
+    cores: int
+    load: Callable[[Path], Predictions] = Predictions.load
+    born: Callable[[int], int | None] = start_time
+    compiles: dict[int, Compile] = field(default_factory=dict)
+    orphans: list[Compile] = field(default_factory=list)
+    done: dict[str, int] = field(default_factory=dict)
+    hits: dict[str, int] = field(default_factory=dict)
+    _known: dict[str, tuple[float, Predictions]] = field(default_factory=dict)
+
+    def ask(self, line: int, told: Mapping[str, Any], now: float) -> None:
+        """Take in a compile that waits, or one that an earlier service let run.
+
+        Parameters
+        ----------
+        line
+            Its connection.
+        told
+            Its own words.
+        now
+            CLOCK_MONOTONIC seconds.
+        """
+        name = predictions.key_of(str(told.get("object", "")), str(told.get("cwd", "")))
+        one = Compile(
+            name,
+            str(told.get("build", "")),
+            self._expected(name, told),
+            _number(told.get("asked"), now),
+            int(_number(told.get("cap"), 0)),
+            int(_number(told.get("needs"), 0) * _GROWN),
+        )
+        one.kills = int(_number(told.get("kills"), 0))
+        self.compiles[line] = one
+        if told.get("started") is not None:
+            # a clock that all processes of the machine share
+            started = min(now, _number(told.get("started"), now))
+            one.start(started)
+            self.use(line, told, now)
+
+    def use(self, line: int, told: Mapping[str, Any], now: float) -> None:
+        """Take in what a compile holds."""
+        one = self.compiles.get(line)
+        if one is None or one.running is None or one.started is None:
+            return
+        child = int(_number(told.get("child"), 0))
+        if child != one.child:
+            one.child, one.child_start = child, self.born(child)
+        one.running.observe(now - one.started, int(_number(told.get("bytes"), 0)))
+
+    def ran_out(self, line: int, told: Mapping[str, Any]) -> None:
+        """Memory ran out under a compile: there is less than was believed."""
+        self.budget.killed()
+        one = self.compiles.get(line)
+        if one is not None:
+            one.kills += 1
+            one.needs = max(one.needs, int(_number(told.get("bytes"), 0) * _GROWN))
+            one.started = one.running = None
+
+    def end(self, line: int, told: Mapping[str, Any]) -> None:
+        """Free the room of a compile that is done."""
+        one = self.compiles.pop(line, None)
+        if one is not None:
+            self.done[one.build] = self.done.get(one.build, 0) + 1
+            if told.get("cache") == "hit":
+                self.hits[one.build] = self.hits.get(one.build, 0) + 1
+
+    def gone(self, line: int) -> None:
+        """Note that a launcher died; the room of its compiler is not free yet."""
+        one = self.compiles.pop(line, None)
+        if one is not None and one.running and one.child_start is not None:
+            self.orphans.append(one)
+
+    def look(self) -> None:
+        """Look at the machine and correct the budget; once a second."""
+        self.orphans = [o for o in self.orphans if self.born(o.child) == o.child_start]
+        self.budget.correct(self.used)
+
+    @property
+    def used(self) -> int:
+        """Bytes that all compiles were last seen to hold."""
+        return sum(one.held for one in self._running())
+
+    def decide(self, now: float) -> list[int]:
+        """Return the connections whose compiles start now."""
+        started: list[int] = []
+        full: set[str] = set()
+        while not any(one.kills >= _ALONE_AFTER for one in self._running()):
+            asking = [
+                (line, one.waiting())
+                for line, one in self.compiles.items()
+                if one.running is None and one.build not in full
+            ]
+            running = [one.running for one in self._running() if one.running]
+            chosen = policy.choose(
+                running, [w for _, w in asking], self.budget.bytes, self.cores
+            )
+            line_of = {id(asked): line for line, asked in asking}
+            refused = False
+            for line in (line_of[id(one)] for one in chosen):
+                one = self.compiles[line]
+                if one.cap and self._count(one.build) >= one.cap:
+                    full.add(one.build)
+                    refused = True
+                else:
+                    one.start(now)
+                    started.append(line)
+            if not refused:
+                break
+        return started
+
+    def status(self, now: float) -> dict[str, Any]:
+        """Return everything that people want to see."""
+        running = self._running()
+        caps = {one.cap for one in self.compiles.values() if one.cap}
+        return {
+            "budget": self.budget.bytes,
+            "used": self.used,
+            "reserved": policy.reserved([o.running for o in running if o.running]),
+            "lowered": self.budget.lowered,
+            "psi": self.budget.psi,
+            "cap": min(caps, default=None),
+            "cores": self.cores,
+            "done": sum(self.done.values()),
+            "done_of": self.done,
+            "hits": sum(self.hits.values()),
+            "hits_of": self.hits,
+            "running": [self._shown(one, now) for one in running],
+            "waiting": [
+                self._shown(one, now)
+                for one in self.compiles.values()
+                if one.running is None
+            ],
+        }
+
+    def _running(self) -> list[Compile]:
+        here = [one for one in self.compiles.values() if one.running]
+        return [*here, *self.orphans]
+
+    def _count(self, build: str) -> int:
+        return sum(one.build == build for one in self._running())
+
+    def _expected(self, name: str, told: Mapping[str, Any]) -> Expected:
+        file = str(told.get("predictions") or "")
+        kind = str(told.get("kind", ""))
+        if kind == "cuda" and predictions.kind_of(name) == "gemm":
+            kind = "gemm"
+        return self._predictions(file).predict(name, kind)
+
+    def _predictions(self, file: str) -> Predictions:
+        if not file:
+            return Predictions()
+        try:
+            written = os.stat(file).st_mtime
+        except OSError:
+            return Predictions()
+        known = self._known.get(file)
+        if known is None or known[0] != written:
+            known = self._known[file] = (written, self.load(Path(file)))
+        return known[1]
+
+    @staticmethod
+    def _shown(one: Compile, now: float) -> dict[str, Any]:
+        curve = one.expected.curve
+        since = one.asked if one.started is None else one.started
+        return {
+            "object": one.name,
+            "build": one.build,
+            "seconds": round(max(0.0, now - since), 1),
+            "bytes": one.held,
+            "expected_s": round(curve.duration, 1),
+            "expected_peak": curve.peak,
+            "known": one.expected.known,
+        }
+
+
+def _number(value: Any, otherwise: float) -> float:
+    """Return a number out of a message, which may hold anything."""
+    good = isinstance(value, (int, float)) and math.isfinite(value)
+    return value if good else otherwise

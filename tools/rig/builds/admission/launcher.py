@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The program ``rig-admit`` that stands in front of compilers: made, and named to them.
+
+Its path is part of every command line that ninja remembers, so it never changes while
+the folder does not; its content may. The parts it runs are copied beside it: a checkout
+that moves to another commit in the middle of a build changes nothing for that build,
+and the compiled files are there for every start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import py_compile
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tools.rig.base.errors import unwritable
+
+NAME = "rig-admit"
+_BASE = Path(__file__).parents[2] / "base"
+_LONGEST_FIRST_LINE = 120
+"""Bytes; kernels before 5.1 cut the first line of a script at 127."""
+
+_TEXT = """\
+#!{python} -IS
+# Made by the suite; see tools/rig/base/launch.py
+import sys
+sys.path.insert(0, {parts!r})
+from tools.rig.base import launch
+launch.finish(launch.main(sys.argv[1:]))
+"""
+_LANGUAGES = ("C", "CXX", "CUDA")
+
+
+def publish(folder: Path, link_place: Path, python: Path | None = None) -> Path:
+    """Make the launcher in a folder and return its path; what is right stays.
+
+    Parameters
+    ----------
+    folder
+        Where it lies; without blanks in its path, since nvcc's callers split on them.
+    link_place
+        A private folder for a link to a Python whose own path does not fit into the
+        first line of a script.
+    python
+        What runs it; by default the one below our own environment, since it needs
+        nothing but the standard library.
+
+    Raises
+    ------
+    StepFailed
+        When the disk is full or the folder may not be written.
+    """
+    runs = Path(os.path.realpath(sys.executable)) if python is None else python
+    parts = folder / f"{NAME}-parts"
+    inside = parts / "tools" / "rig" / "base"
+    admit = folder / NAME
+    try:
+        inside.mkdir(parents=True, exist_ok=True)
+        for part in sorted(_BASE.glob("launch*.py")):
+            if _replace(inside / part.name, part.read_bytes(), 0o600):
+                _compile(inside / part.name)
+        text = _TEXT.format(python=_plain(runs, link_place), parts=os.fspath(parts))
+        _replace(admit, os.fsencode(text), 0o700)
+    except OSError as exc:
+        raise unwritable(admit, exc) from exc
+    return admit
+
+
+def environment(
+    admit: Path, cache: Sequence[str], nvcc: str, user: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that put the launcher in front of every compile.
+
+    Parameters
+    ----------
+    admit
+        The launcher.
+    cache
+        The compile cache's words, that stand between launcher and compiler.
+    nvcc
+        The compiler of torch's own extensions, which know no launcher; empty to leave
+        them alone.
+    user
+        The user's environment: ``CMAKE_ARGS`` is extended in front, so that a launcher
+        that is named there stays; ``PYTORCH_NVCC`` stays as it is.
+    """
+    words = [os.fspath(admit), *cache]
+    named = ";".join(words)
+    options = [f"-DCMAKE_{lang}_COMPILER_LAUNCHER={named}" for lang in _LANGUAGES]
+    args = user.get("CMAKE_ARGS", "")
+    found = {"CMAKE_ARGS": " ".join([*options, args]).strip()}
+    if nvcc and " " not in nvcc and not user.get("PYTORCH_NVCC"):
+        found["PYTORCH_NVCC"] = " ".join([*words, nvcc])
+    return found
+
+
+def _plain(python: Path, place: Path) -> Path:
+    """Return a path of the interpreter that the first line of a script can hold."""
+    text = os.fspath(python)
+    if not any(c.isspace() for c in text) and len(text) < _LONGEST_FIRST_LINE - 6:
+        return python
+    link = place / f"python-{sys.version_info[0]}.{sys.version_info[1]}"
+    if not link.is_symlink() or os.readlink(link) != text:
+        temp = link.with_name(f".{secrets.token_hex(4)}")
+        temp.symlink_to(python)
+        os.replace(temp, link)
+    return link
+
+
+def _replace(file: Path, content: bytes, mode: int) -> bool:
+    """Give a file a content by rename, and say whether it had another one."""
+    with contextlib.suppress(FileNotFoundError):
+        if file.read_bytes() == content:
+            return False
+    temp = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(fd, "wb") as fh:
+            fh.write(content)
+        os.replace(temp, file)
+    finally:
+        temp.unlink(missing_ok=True)
+    return True
+
+
+def _compile(file: Path) -> None:
+    # another Python compiles it for itself when it first runs
+    with contextlib.suppress(OSError, py_compile.PyCompileError):
+        py_compile.compile(os.fspath(file), doraise=True)
