@@ -56,6 +56,9 @@ def main(words: Sequence[str]) -> int:
     if folder and "RIG_COMPILE" not in os.environ:
         found = launch_words.read(words, os.getcwd())
         if found is not None:
+            if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+                # while it waits, Ctrl-C ends it without a word of Python's
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
             return Launch(words, found, folder, os.environ).run()
     return become(words)
 

@@ -17,8 +17,8 @@ from tools.rig.base.launch_words import Compile
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # of Python's own, only what has been loaded before us is free
-    from collections.abc import Sequence
     import signal
+    from collections.abc import Sequence
 else:
     # the same without its names for people, which take 6 ms to make
     import _signal as signal
@@ -78,7 +78,7 @@ class Child:
 
     def run(self) -> Ended:
         """Run it once to its end; signals that we get are passed on."""
-            ended = Ended()
+        ended = Ended()
         self._said = _memory_file()
         woken, wake = os.pipe()
         for end in (woken, wake):
@@ -166,7 +166,7 @@ class Child:
         ended.curve.close(ended.seconds, usage.ru_maxrss * 1024)
 
     def _spawn(self) -> int:
-            actions: list[tuple[int, ...]] = []
+        actions: list[tuple[int, ...]] = []
         if self._said >= 0:
             ours, theirs = os.fstat(1), os.fstat(2)
             actions.append((os.POSIX_SPAWN_DUP2, self._said, 2))
