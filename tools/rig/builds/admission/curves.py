@@ -109,17 +109,26 @@ class Curve:
 
     def cells(self, step: float, since: float = 0.0) -> list[float]:
         """Return the most bytes in each stretch of `step` seconds from `since` on."""
-        count = math.ceil((self.duration - since) / step)
-        if count <= 0:
-            return []
-        edges = [
-            self.at(min(since + i * step, self.duration)) for i in range(count + 1)
-        ]
-        cells = [max(pair) for pair in zip(edges, edges[1:])]
-        for second, size in self.points[bisect_right(self._times, since) :]:
-            cell = min(count - 1, int((second - since) / step))
-            if size > cells[cell]:
-                cells[cell] = size
+        points, end = self.points, self.duration
+        count = math.ceil((end - since) / step)
+        cells: list[float] = []
+        index = bisect_right(self._times, since)
+        before = self.at(since)
+        for number in range(1, count + 1):
+            edge, most = since + number * step, before
+            if edge > end:
+                edge = end
+            while index < len(points) and points[index][0] <= edge:
+                if points[index][1] > most:
+                    most = points[index][1]
+                index += 1
+            before = float(points[-1][1])
+            if 0 < index < len(points):
+                (t1, b1), (t2, b2) = points[index - 1], points[index]
+                before = b1 + (b2 - b1) * (edge - t1) / (t2 - t1)
+            elif not index:
+                before = points[0][1]
+            cells.append(before if before > most else most)
         return cells
 
     @cached_property

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +30,7 @@ class Outlook:
 
     mean: list[float]
     variance: list[float]
+    likely: list[float] = field(default_factory=list)
 
 
 @lru_cache(maxsize=4096)
@@ -47,8 +49,14 @@ def outlook(curve: Curve, step: float, known: bool = True) -> Outlook:
     """
     if not known:
         cells = curve.cells(step)
-        return Outlook(cells, [0.0] * len(cells))
-    return _mixed([curve.scaled(seconds=k).cells(step) for k in SPEEDS], SPREAD)
+        return Outlook(cells, [0.0] * len(cells), cells)
+    found = _mixed([curve.scaled(seconds=k).cells(step) for k in SPEEDS], SPREAD)
+    return Outlook(found.mean, found.variance, curve.cells(step))
+
+
+@lru_cache(maxsize=4096)
+def _stretched(curve: Curve, speed: float) -> Curve:
+    return curve.scaled(seconds=speed)
 
 
 @dataclass(eq=False)
@@ -141,9 +149,11 @@ class Running:
                 [float(self.bytes)] * count, [(self.bytes * 0.1) ** 2] * count
             )
         lives = []
-        for speed, fit in believed.items():
-            cells = self.curve.scaled(speed, fit.size).cells(step, self.elapsed_s)
-            lives.append(cells or [0.0])
+        # the true speed lies somewhere between two that are tried
+        between = (1.0,) if len(believed) > 2 else (0.98, 1.0, 1.02)
+        for (speed, fit), part in itertools.product(believed.items(), between):
+            cells = _stretched(self.curve, speed * part).cells(step, self.elapsed_s)
+            lives.append([size * fit.size for size in cells] or [0.0])
         seen = min(1.0, self.elapsed_s / max(1.0, 0.15 * self.curve.duration))
         best = next(iter(believed.values()))
         spread = SPREAD + seen * (max(_SURE, best.miss / 2) - SPREAD)
@@ -177,6 +187,8 @@ class _Fit:
 
 def _mixed(lives: list[list[float]], spread: float) -> Outlook:
     """Return mean and variance over lives that are equally likely."""
+    if len(lives) == 1:
+        return Outlook(lives[0], [(spread * size) ** 2 for size in lives[0]])
     count = max(len(cells) for cells in lives)
     padded = [cells + [0.0] * (count - len(cells)) for cells in lives]
     mean, variance = [], []
