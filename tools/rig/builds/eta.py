@@ -15,7 +15,7 @@ Stage: TypeAlias = Mapping[str, float]
 MEMORY = 1.0
 """Share of a build's work after which what was seen of the speed counts 1/e."""
 
-TRUST = 0.05
+TRUST = 0.01
 """Share of a build's work for which the speed of the earlier build is taken as seen."""
 
 FEW = 3
@@ -29,14 +29,24 @@ USUAL = {"cuda": 100.0, "cxx": 15.0, "link": 2.0}
 
 _SWING = 0.05  # of a new sample in the mean of what runs at once
 _LATE = 0.1  # of what something should take, left when it takes longer
+_ODD = 0.25  # of the outputs, ready out of order: it is not that order
 _WHOLE = 0.9  # of the outputs of a ninja: less is a build of what was changed
 
 
-def stages(objects: Iterable[Mapping[str, Any]]) -> list[dict[str, float]]:
+def stages(
+    objects: Iterable[Mapping[str, Any]],
+    measured: Callable[[str], float | None] = lambda _: None,
+) -> list[dict[str, float]]:
     """Return what each ninja of a recorded build made, from the record's ``objects``.
 
     The record has one ninja after the other, and each counts from its own start: where
     both times fall, the next one begins.
+
+    Parameters
+    ----------
+    measured
+        Returns an output's own seconds. What ninja's log has includes the time that a
+        compile waited for room.
     """
     found: list[list[tuple[float, float, str]]] = []
     last = (math.inf, math.inf)
@@ -47,7 +57,11 @@ def stages(objects: Iterable[Mapping[str, Any]]) -> list[dict[str, float]]:
         last = times
         found[-1].append((*times, str(one["output"])))
     return [
-        {name: end - start for start, end, name in sorted(stage)} for stage in found
+        {
+            name: end - start if (own := measured(name)) is None else own
+            for start, end, name in sorted(stage)
+        }
+        for stage in found
     ]
 
 
@@ -97,6 +111,7 @@ class Eta:
         self._ready: set[str] = set()
         self._seen: list[tuple[float, float]] = []
         self._found = False
+        self._wrong = 0
         self._start = 0.0
         self._last: float | None = None
         self._done = self._total = 0
@@ -124,6 +139,13 @@ class Eta:
             wrong = self._running.pop()
             self._begun.pop(wrong)
             self._order.insert(0, wrong)
+            self._wrong += 1
+            if not self._is_like_before():
+                # another order: nobody knows what runs, and what took how long
+                self._order = [*self._running, *self._order]
+                self._running.clear()
+                self._begun.clear()
+                self._seen.clear()
         if key in self._begun:
             self._learn(key, now - self._begun.pop(key))
         self._suppose(now)
@@ -163,17 +185,23 @@ class Eta:
         trust = TRUST * work if self._found else 0.0
         took = meant = trust
         age, memory = 0.0, max(MEMORY * work, 1.0)
-        late = [(now - self._begun[k], self.seconds(k)) for k in self._running]
-        seen = [*self._seen, *(one for one in late if one[0] > one[1])]
-        for took_one, meant_one in reversed(seen):
+        for took_one, meant_one in reversed(self._seen):
             weight = math.exp(-age / memory)
             took += weight * took_one
             meant += weight * meant_one
             age += meant_one
-        if seen and meant > 0:
+        if self.told:
+            speed = took / meant if meant > 0 else 1.0
+            for key in self._running:
+                spent, should = now - self._begun[key], self.seconds(key)
+                if spent > speed * should:
+                    # less would only say that it still runs
+                    took, meant = took + spent, meant + should
+        if meant > trust:
             return took / meant
         meant = sum(self.seconds(key) for key in self._ready)
-        if meant <= 0 or self._found:
+        few = self._found and self._done < 2 * self.jobs
+        if meant <= 0 or few or self._is_like_before():
             return 1.0
         return (now - self._start) * self.jobs / meant
 
@@ -212,16 +240,24 @@ class Eta:
 
     def _suppose(self, now: float) -> None:
         """Suppose that ninja begins as it did, while nobody tells what is running."""
-        if self.told or self._share < _WHOLE:
+        if self.told or not self._is_like_before():
             return
         while self._order and len(self._running) < round(self.jobs):
             key = self._order.pop(0)
             self._running.append(key)
             self._begun[key] = now
 
+    def _is_like_before(self) -> bool:
+        """Say whether the same is made in the same order as in the earlier build."""
+        few = self._wrong <= max(FEW, _ODD * self._done)
+        return self._found and self._share >= _WHOLE and few
+
     def _learn(self, key: str, took: float) -> None:
+        if kind(key) == "link":
+            # it may have waited for what it links
+            return
         meant = self.seconds(key)
-        if took < HIT * meant and kind(key) != "link":
+        if took < HIT * meant:
             self.hits += 1
         else:
             self._seen.append((took, meant))
@@ -236,17 +272,17 @@ class Eta:
         named = [k for k in self._waiting if k not in busy]
         others = [k for k in self._order if k not in busy and k not in named]
         count -= len(self._running)
-        times = [self.seconds(key) for key in named][: max(0, count)]
+        # the admission begins with the longest of those that wait
+        times = sorted(map(self.seconds, named), reverse=True)[: max(0, count)]
         count -= len(times)
         rest = [self.seconds(key) for key in others]
-        if 0 < count < len(rest):
+        if rest and count < len(rest):
             # only some of them are made again, and nobody tells which
-            rest = [sum(rest) / len(rest)] * count
+            rest = [sum(rest) / len(rest)] * max(0, count)
         elif count > len(rest):
             rest += [self._mean()] * (count - len(rest))
         fresh = 1 - self.hits / max(1, self.hits + len(self._seen))
-        left = [s * fresh for s in (times + rest)[: len(times) + max(0, count)]]
-        return sorted(left, reverse=True) if self.told else left
+        return [s * fresh for s in times + rest]
 
     def _mean(self) -> float:
         if self._found:
