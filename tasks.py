@@ -25,6 +25,8 @@ _HELP = {
     "profile": "profile to use (default: the one that fits the target)",
     "source": "checkout to work on (default: this one, else the bundled sample)",
     "jobs": "compiles at once (default: what memory and cores allow)",
+    "when_free": "wait with the switch until nobody uses what is in force",
+    "any_commit": "place an overlay's libraries although HEAD is another commit",
 }
 
 
@@ -164,7 +166,12 @@ def plan(
 @task(
     name="build-sm70",
     help=_help(
-        "json", "profile", "source", "jobs", wheel="install a wheel, not editable"
+        "json",
+        "profile",
+        "source",
+        "jobs",
+        "when_free",
+        wheel="make a generation from the wheel, not editable",
     ),
 )
 def build_sm70(
@@ -174,13 +181,61 @@ def build_sm70(
     source: str = "",
     jobs: str = "",
     wheel: bool = False,
+    when_free: bool = False,
 ) -> None:
-    """Build, install, verify and record; refuses while someone uses the environment."""
+    """Build beside what runs, verify, and switch once nobody uses what is in force."""
     from tools.rig.steps import commands
 
     _do(
         lambda console: commands.build(
-            console, wheel, profile=profile, source=source, jobs=jobs
+            console, wheel, when_free, profile=profile, source=source, jobs=jobs
+        ),
+        json,
+    )
+
+
+@task(
+    help=_help(
+        "json", "profile", "source", "when_free", "any_commit", build="id, or its start"
+    )
+)
+def activate(
+    c: Context,
+    build: str,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+    when_free: bool = False,
+    any_commit: bool = False,
+) -> None:
+    """Bring a build that is kept into force."""
+    from tools.rig.steps import commands
+
+    words = (build, when_free, any_commit)
+    _do(
+        lambda console: commands.activate(
+            console, *words, profile=profile, source=source
+        ),
+        json,
+    )
+
+
+@task(help=_help("json", "profile", "source", "when_free", "any_commit"))
+def rollback(
+    c: Context,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+    when_free: bool = False,
+    any_commit: bool = False,
+) -> None:
+    """Return to the build that was in force before."""
+    from tools.rig.steps import commands
+
+    words = ("", when_free, any_commit)
+    _do(
+        lambda console: commands.activate(
+            console, *words, profile=profile, source=source
         ),
         json,
     )
@@ -202,16 +257,24 @@ def verify(c: Context, json: bool = False, profile: str = "", source: str = "") 
     _do(lambda console: commands.verify(console, profile=profile, source=source), json)
 
 
-@task(name="install-wheel", help=_help("json", "profile", "source", wheel="the file"))
+@task(
+    name="install-wheel",
+    help=_help("json", "profile", "source", "when_free", wheel="the file"),
+)
 def install_wheel(
-    c: Context, wheel: str, json: bool = False, profile: str = "", source: str = ""
+    c: Context,
+    wheel: str,
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+    when_free: bool = False,
 ) -> None:
     """Turn a downloaded wheel into a verified environment."""
     from tools.rig.steps import commands
 
     _do(
         lambda console: commands.install_wheel(
-            console, wheel, profile=profile, source=source
+            console, wheel, when_free, profile=profile, source=source
         ),
         json,
     )
@@ -219,7 +282,7 @@ def install_wheel(
 
 @task(help=_help("json"))
 def builds(c: Context, json: bool = False) -> None:
-    """List the records of builds, newest first."""
+    """List builds, newest first: which is in force, which is kept, who uses it."""
     from tools.rig.steps import commands
 
     _do(lambda console: commands.builds(console), json)
@@ -280,6 +343,8 @@ namespace = Collection(
     verify,
     install_wheel,
     builds,
+    activate,
+    rollback,
     diagnose,
     bundle,
 )

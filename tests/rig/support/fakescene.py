@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import zipfile
 from collections.abc import Mapping
@@ -15,9 +16,10 @@ from tests.rig.support import fakemachine
 from tools.rig.base.config import resolve
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import Result
-from tools.rig.base.state import StateRoot
-from tools.rig.builds import place, profile
+from tools.rig.base.state import SENTINEL, StateRoot
+from tools.rig.builds import generations, place, profile
 from tools.rig.builds.candidates import Candidate
+from tools.rig.builds.files import Files
 from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.builds.verdicts import ImportVerdict, LibraryVerdict, VerifyReport
@@ -90,6 +92,13 @@ def report(verdict: str = "ok", imported: str = "ok") -> VerifyReport:
     return VerifyReport("the place", "sample", (70,), (library, host), (module,))
 
 
+class _NoFlush(Files):
+    """Files that need not outlast a power cut."""
+
+    def flush_all(self, folder: Path) -> None:
+        """Do nothing: the whole disk of a busy machine takes seconds."""
+
+
 class Stage:
     """Fakes for every part of a build, and what was asked of them, in order.
 
@@ -117,11 +126,15 @@ class Stage:
         return Tools(
             need_git=lambda env: self._did("git", "2.39"),
             guard=self._guard,
+            look=lambda targets: ScanResult(),
             make_environment=self._environment,
+            make_venv=self._venv,
+            finish=functools.partial(generations.finish, files=_NoFlush()),
             plan_pair=lambda *args: self._did("plan pair", self.chosen),
             act_pair=self._pair,
             git_safe=lambda *args: self._did("trust", self.safe),
             describe=lambda checkout, env: "v0.1.0",
+            head=lambda checkout, env: "c0ffee",
             tracked=lambda checkout, env: ["rig_sample/__init__.py"],
             install=self._install,
             stream=self._stream,
@@ -147,14 +160,29 @@ class Stage:
         return answer
 
     def _environment(self, plan: PlacePlan, console: Any, *, env: Any) -> Environment:
-        site = plan.environment / "lib" / "python3.12" / "site-packages"
-        site.mkdir(parents=True, exist_ok=True)
+        _site(plan.bench)
+        if not plan.environment.is_symlink():
+            plan.root.make(plan.root.venvs)
+            plan.environment.symlink_to(plan.bench)
         python = plan.environment / "bin" / "python"
         notes = (*plan.notes, *self.made_notes)
         made = Environment(
-            plan.root, plan.environment, python, "3.12.4", None, notes, plan.deps
+            plan.root,
+            plan.environment,
+            python,
+            "3.12.4",
+            None,
+            notes,
+            plan.deps,
+            plan.bench,
         )
         answer: Environment = self._did("environment", made)
+        return answer
+
+    def _venv(self, plan: PlacePlan, folder: Path, python: Path, env: Any) -> str:
+        _site(folder)
+        (folder / SENTINEL).touch()
+        answer: str = self._did("venv", "3.12.4", (folder, python))
         return answer
 
     def _pair(self, *args: Any) -> Pair:
@@ -191,6 +219,11 @@ class Stage:
 
         found = InstallResult(str(wheel), "rig-sample", "0.1.0", report(), report())
         return self._did("install wheel", found, (wheel, how))
+
+
+def _site(environment: Path) -> None:
+    site = environment / "lib" / "python3.12" / "site-packages"
+    site.mkdir(parents=True, exist_ok=True)
 
 
 def make_wheel(folder: Path) -> Path:

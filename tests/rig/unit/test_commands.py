@@ -88,8 +88,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_build(desk: Desk) -> None:
     """The whole scene, laid out and with a Python, goes to the build."""
     desk.put(build, "build")
-    got = commands.build(desk.console, True, jobs="3", profile="sample", source="")
-    assert got.args == (desk.console, desk.at) and got.words == (("wheel_only", True),)
+    typed = {"jobs": "3", "profile": "sample", "source": ""}
+    got = commands.build(desk.console, True, False, **typed)
+    assert got.args == (desk.console, desk.at)
+    assert got.words == (("wheel_only", True), ("when_free", False))
     assert desk.asked["settings"].jobs == 3
     assert desk.asked["settings"].profile == "sample"
     assert desk.asked["lay_out"] and desk.asked["python"]
@@ -171,7 +173,14 @@ def test_venv(desk: Desk) -> None:
         locks.append(sorted(at.root.venvs.glob(".*.json")))
         before_moving()
         return Environment(
-            at.root, at.environment, at.python, "3.12.4", None, (), at.deps
+            at.root,
+            at.environment,
+            at.python,
+            "3.12.4",
+            None,
+            (),
+            at.deps,
+            at.placing.bench,
         )
 
     def guard(console: Any, place: Path, checkout: Path, **how: Any) -> None:
@@ -356,7 +365,7 @@ class TestInstallWheel:
         desk.put(from_wheel, "install")
         file = tmp_path / self.NAME
         file.touch()
-        got = commands.install_wheel(desk.console, str(file))
+        got = commands.install_wheel(desk.console, str(file), False)
         assert seen == [HERE, "v100-cu128"]
         assert got.args == (desk.console, desk.at, file)
 
@@ -364,7 +373,7 @@ class TestInstallWheel:
     def test_refused(self, desk: Desk, name: str) -> None:
         """A name that is no wheel's is refused before anything is looked at."""
         with pytest.raises(UsageError):
-            commands.install_wheel(desk.console, name)
+            commands.install_wheel(desk.console, name, False)
 
 
 class TestDoctor:

@@ -14,7 +14,7 @@ from tools.rig.builds import environment, profile
 from tools.rig.builds.environment import Composed, Places
 
 PLACES = Places(
-    Path("/src"), Path("/venv"), Path("/tmp-here"), Path("/deps"), Path("/cache")
+    *map(Path, ("/src", "/home", "/venv", "/new", "/tmp-here", "/deps", "/cache"))
 )
 V100 = profile.load("v100-cu128")
 CHAIN = {"CUDA_HOME": "/cuda", "CUDACXX": "/cuda/bin/nvcc", "PATH": "/cuda/bin:/bin"}

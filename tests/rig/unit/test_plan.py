@@ -14,7 +14,7 @@ from tools.rig.builds.jobs import Jobs
 from tools.rig.builds.plan import BuildPlan
 
 V100 = profile.load("v100-cu128")
-PLACES = Places(Path("/s r c"), Path("/venv"), Path("/t"), Path("/d"), Path("/c"))
+PLACES = Places(*map(Path, ("/s r c", "/home", "/bench", "/new", "/t", "/d", "/c")))
 
 
 def make(*, wheel_only: bool = False, backend: str | None = None) -> BuildPlan:
@@ -33,38 +33,46 @@ def make(*, wheel_only: bool = False, backend: str | None = None) -> BuildPlan:
     )
 
 
-PIP = ("/bin/uv", "pip", "install", "--python", "/venv/bin/python")
+def pip(environment: str, *words: str) -> tuple[str, ...]:
+    """Return the command that installs into an environment."""
+    python = f"/{environment}/bin/python"
+    return ("/bin/uv", "pip", "install", "--python", python, *words)
+
+
 HELD = ("--constraint", "/wheels/constraints.txt")
+REQS = ("--requirement", f"/s r c/{V100.build_requirements}")
+LISTED = ("--requirement", "{requirements}")
 
 
 def test_editable() -> None:
-    """Requirements, a wheel, the editable install, what is needed at run time."""
+    """The wheel comes from the bench, all else goes into the new environment."""
     made = make()
-    assert [c.title for c in made.commands] == list(plan.TITLES)
-    needs, wheel, editable, rest = made.commands
-    reqs = f"/s r c/{V100.build_requirements}"
-    assert needs.argv == (*PIP, *HELD, "--requirement", reqs)
+    needs, wheel, rest, editable = made.commands
+    titles = [plan.BUILD_NEEDS, plan.WHEEL, plan.NEEDS, plan.EDITABLE]
+    assert [c.title for c in made.commands] == titles
+    assert needs.argv == pip("bench", *HELD, *REQS)
     assert wheel.argv[:4] == ("/bin/uv", "build", "--wheel", "--no-build-isolation")
+    assert wheel.argv[4:6] == ("--python", "/bench/bin/python")
     assert wheel.argv[-3:] == ("--out-dir", "/wheels", "/s r c") and wheel.compiles
+    assert rest.argv == pip("new", *HELD, *REQS, *LISTED)
     flags = ("--no-build-isolation", "--no-deps", "--editable", "/s r c")
-    assert editable.argv == (*PIP, *flags) and not editable.compiles
+    assert editable.argv == pip("new", *flags) and not editable.compiles
     assert editable.env == V100.editable_env
-    assert rest.argv == (*PIP, *HELD, "--requirement", "{requirements}")
     assert made.mode == "editable" and made.command("wheel") is wheel
 
 
 def test_wheel_only() -> None:
-    """With --wheel the wheel itself is installed."""
+    """With --wheel the wheel itself is installed, and no build requirements."""
     made = make(wheel_only=True)
-    third = made.commands[2]
-    flags = ("--no-deps", "--reinstall-package", V100.project, "{wheel}")
-    assert third.argv == (*PIP, *flags) and third.env == {}
+    rest, last = made.commands[2:]
+    assert rest.argv == pip("new", *HELD, *LISTED)
+    assert last.argv == pip("new", "--no-deps", "{wheel}") and last.env == {}
     assert made.mode == "wheel"
 
 
 def test_filled() -> None:
     """What earlier commands made goes into the open places, of the environment too."""
-    editable, rest = make().commands[2:]
+    rest, editable = make().commands[2:]
     filled = editable.filled(hollow_wheel="/h/x.whl")
     assert filled.argv == editable.argv
     assert filled.env["VLLM_PRECOMPILED_WHEEL_LOCATION"] == "/h/x.whl"
@@ -74,7 +82,7 @@ def test_filled() -> None:
 
 def test_torch_backend() -> None:
     """The index of torch goes to every command that may install it."""
-    for command in (make(backend="cu126").commands[i] for i in (0, 3)):
+    for command in (make(backend="cu126").commands[i] for i in (0, 2)):
         at = command.argv.index("--torch-backend")
         assert command.argv[at + 1] == "cu126"
     assert not [c for c in make().commands if "--torch-backend" in c.argv]
@@ -84,6 +92,7 @@ def test_people_see_what_is_done() -> None:
     """The lines can be typed, notes come last, secrets are masked."""
     lines = make().lines()
     assert "profile      v100-cu128" in lines
+    assert "environment  /home" in lines and "generation   /new" in lines
     assert "jobs         2 (2 cores)" in lines
     assert "  MAX_JOBS=2" in lines and "  HF_TOKEN=***" in lines
     typed = next(ln for ln in lines if "--editable" in ln)

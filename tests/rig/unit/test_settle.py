@@ -185,7 +185,8 @@ class TestAct:
             (made.path / "pyvenv.cfg").unlink()
             (made.path / f"n{number}").touch()
         made = fake.act(fake.plan())
-        names = sorted(p.name for p in made.path.parent.glob("src-*"))
+        assert [p.name for p in made.path.parent.glob("src-*")] == ["src-0a1b2c3d"]
+        names = sorted(p.name for p in made.bench.parent.glob("src-*"))
         assert names == [
             "src-0a1b2c3d",
             "src-0a1b2c3d.broken",
@@ -193,6 +194,27 @@ class TestAct:
             "src-0a1b2c3d.broken-3",
         ]
         assert any("it is kept as" in n for n in made.notes)
+
+    def test_broken_folder(self, fake: Fake) -> None:
+        """One that an earlier version made at the place itself is kept as well."""
+        old = fake.root / "venvs" / "src-0a1b2c3d"
+        old.mkdir(parents=True)
+        made = fake.act(fake.plan())
+        assert made.path.is_symlink() and made.path.resolve() == made.bench
+        assert old.with_name("src-0a1b2c3d.broken").is_dir()
+
+    def test_generation_in_force(self, fake: Fake) -> None:
+        """A bench that went is made again, from the Python of what is in force."""
+        made = fake.act(fake.plan())
+        other = fake.root / "generations" / made.path.name / "one"
+        other.parent.mkdir()
+        made.bench.rename(other)
+        made.path.unlink()
+        made.path.symlink_to(other)
+        fake.argvs.clear()
+        again = fake.act(fake.plan())
+        assert again.path.resolve() == other and again.bench.is_dir()
+        assert str(made.path / "bin/python") in fake.argvs[0]
 
     def test_in_use_is_not_moved(self, fake: Fake) -> None:
         """Who uses a broken environment keeps it; one that serves asks nobody."""

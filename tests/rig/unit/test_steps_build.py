@@ -25,15 +25,16 @@ from tools.rig.base.errors import (
     UsageError,
 )
 from tools.rig.builds import record
+from tools.rig.guard.gate import InUse
 from tools.rig.guard.lock import BuildLock
-from tools.rig.guard.scan import User
+from tools.rig.guard.scan import ScanResult, User
+from tools.rig.steps import activate, compiling, from_wheel
 from tools.rig.steps import build as step
-from tools.rig.steps import from_wheel
 from tools.rig.steps.git_safe import GitSafeResult
+from tools.rig.steps.switching import Wish
 
-ORDER = [
+BESIDE = [
     "git",
-    "guard",
     "environment",
     "plan pair",
     "pair",
@@ -41,10 +42,11 @@ ORDER = [
     "install",
     "compile",
     "verify",
+    "venv",
     "install",
     "install",
-    "verify",
 ]
+"""What a build does before it asks who uses what is in force."""
 
 
 class Play:
@@ -88,21 +90,15 @@ def test_read_only(tmp_path: Path) -> None:
     assert not play.at.root.path.exists()
 
 
-@pytest.mark.parametrize("breaks", ["", "environment"])
-def test_forced(tmp_path: Path, breaks: str) -> None:
+def test_forced(tmp_path: Path) -> None:
     """Whom ONECAT_FORCE=1 overrode stands in the summary and in the record."""
     play = Play(tmp_path)
     play.at = scene(tmp_path, jobs=2, force=True)
     play.stage = Stage(play.at)
     play.stage.users = (User(87221, 1, "alice", "vllm serve"),)
-    play.stage.breaks = breaks
     over = "ONECAT_FORCE=1 over PID 87221 vllm serve"
-    if breaks:
-        with pytest.raises(StepFailed):
-            play.build()
-    else:
-        play.build()
-        assert f"work-round   {over}" in play.out.getvalue()
+    play.build()
+    assert f"work-round   {over}" in play.out.getvalue()
     assert over in play.last["notes"]
 
 
@@ -110,12 +106,13 @@ class TestEditable:
     """A build that goes well."""
 
     def test_order(self, play: Play) -> None:
-        """Look, then build beside, then prove, and only then put in place."""
+        """Build beside, prove, look three times, and prove where the libraries lie."""
         made = play.build()
-        assert [name for name, _ in play.stage.calls] == ORDER
+        asked = [name for name, _ in play.stage.calls]
+        assert asked == [*BESIDE, "guard", "guard", "guard", "verify"]
         assert made["result"] == "done" and made["exit_code"] == 0
         assert made["version"] == "0.1.0" and made["profile"] == "sample"
-        assert [s["result"] for s in made["steps"]] == ["done"] * 9
+        assert [s["result"] for s in made["steps"]] == ["done"] * 10
         assert play.last == json.loads(json.dumps(made))
 
     def test_commands(self, play: Play) -> None:
@@ -123,7 +120,7 @@ class TestEditable:
         made = play.build()
         artifacts = play.at.root.artifacts / made["id"]
         held = ["--constraint", str(artifacts / "constraints.txt")]
-        needs, editable, rest = play.stage.named("install")
+        needs, rest, editable = play.stage.named("install")
         reqs = f"{play.at.checkout}/requirements/sample-build.txt"
         assert needs[0] == [*held, "--requirement", reqs]
         flags = ["--no-build-isolation", "--no-deps", "--editable"]
@@ -131,14 +128,15 @@ class TestEditable:
         hollow = next((artifacts / "hollow").iterdir())
         assert editable[1]["SAMPLE_PRECOMPILED_WHEEL_LOCATION"] == str(hollow)
         listed = artifacts / "requirements.txt"
-        assert rest[0] == [*held, "--requirement", str(listed)]
+        both = ["--requirement", reqs, "--requirement", str(listed)]
+        assert rest[0] == [*held, *both]
         assert listed.read_text() == "typing-extensions>=4.6\n"
         [(argv, env, how)] = play.stage.named("compile")
         assert argv[-2:] == [str(artifacts), str(play.at.checkout)]
         assert env["MAX_JOBS"] == "2" and env["GIT_X"] == "1"
         assert env["CUDA_HOME"] == str(fakescene.KIT.root)
         assert "PYTHONPATH" not in env
-        assert how["first_to_die"] and how["nice"] == step.NICE
+        assert how["first_to_die"] and how["nice"] == compiling.NICE
         assert env["TMPDIR"].startswith(str(play.at.root.tmp))
 
     def test_libraries_in_place(self, play: Play) -> None:
@@ -216,13 +214,19 @@ class TestEditable:
 
 
 def test_wheel_only(play: Play) -> None:
-    """With --wheel the wheel itself is installed, and the checkout stays as it is."""
+    """With --wheel a generation is made and proved, and the checkout stays as it is."""
     made = play.build(wheel_only=True)
-    [_, install, _] = play.stage.named("install")
-    assert install[0][:2] == ["--no-deps", "--reinstall-package"]
-    assert install[0][-1] == made["wheel"]
+    asked = [name for name, _ in play.stage.calls]
+    assert asked == [*BESIDE, "verify", "guard", "guard", "guard"]
+    [_, _, install] = play.stage.named("install")
+    assert install[0] == ["--no-deps", made["wheel"]]
     assert not (play.at.checkout / "rig_sample").exists()
     assert play.stage.named("verify")[1]["checkout"] is None
+    assert {checkout for _, checkout, _ in play.stage.named("guard")} == {None}
+    folder = play.at.root.generations / play.at.environment.name / made["id"]
+    assert play.at.environment.resolve() == folder
+    mark = json.loads((folder / "rig-generation.json").read_text())
+    assert mark["verified"] and mark["mode"] == "wheel" and mark["head"] == "c0ffee"
 
 
 class TestBadEnd:
@@ -288,15 +292,27 @@ class TestBadEnd:
         assert "No line says why" in caught.value.usual
 
     @pytest.mark.parametrize(
-        ("verdicts", "calls"), [(["no code"], 9), (["ok", "no code"], 12)]
+        ("verdicts", "wheel_only", "calls"),
+        [
+            (["no code"], False, 8),
+            (["ok", "no code"], True, 12),
+            (["ok", "no code"], False, 15),
+        ],
     )
-    def test_not_proved(self, play: Play, verdicts: list[str], calls: int) -> None:
-        """A wheel that fails the proof is not installed; an environment is refused."""
+    def test_not_proved(
+        self, play: Play, verdicts: list[str], wheel_only: bool, calls: int
+    ) -> None:
+        """What fails the proof is gone or switched back; what was in force still is."""
+        play.build(wheel_only=True)
+        before = play.at.environment.resolve()
+        play.stage.calls.clear()
         play.stage.verdicts = verdicts
         with pytest.raises(StepFailed, match="does not hold"):
-            play.build()
+            play.build(wheel_only=wheel_only)
         assert len(play.stage.calls) == calls
-        assert (play.at.checkout / "rig_sample").exists() is (calls == 12)
+        assert play.at.environment.resolve() == before
+        kept = [p.name for p in before.parent.iterdir() if not p.name.startswith(".")]
+        assert len([name for name in kept if name != "state.json"]) == 1 + (calls == 15)
 
     def test_full_disk_hides_nothing(
         self, play: Play, monkeypatch: pytest.MonkeyPatch
@@ -328,12 +344,47 @@ class TestRefused:
     """What is told before anything is made."""
 
     def test_in_use(self, play: Play) -> None:
-        """Somebody uses the environment: nothing is begun."""
-        play.stage.breaks, play.stage.error = "guard", InUseError("in use")
-        with pytest.raises(InUseError):
-            play.build()
-        assert play.stage.calls[-1][0] == "guard"
-        assert not play.at.root.records.exists()
+        """Somebody uses what is in force: the build is kept beside it."""
+        before = play.at.environment
+        user = User(87221, 1, "alice", "vllm serve")
+        seen = ScanResult(users=(user,))
+        play.stage.breaks, play.stage.error = "guard", InUse(before, seen)
+        with pytest.raises(InUse) as caught:
+            play.build(wheel_only=True)
+        assert play.at.environment.resolve() == play.at.placing.bench
+        name = play.last["id"]
+        assert caught.value.hint == f"invoke activate --build {name} --when-free"
+        assert f"the build {name} is kept" in caught.value.what
+        assert caught.value.details == ("87221 vllm serve",)
+        assert play.last["result"] == "kept" and play.last["exit_code"] == 4
+        done = activate.activate(
+            Console(play.out, {}),
+            play.at,
+            name[:-2],
+            Wish(),
+            guard=lambda *args, **how: ScanResult(),
+        )
+        assert done.active == name and done.verified
+        assert play.at.environment.resolve().name == name
+
+    def test_started_between(self, play: Play) -> None:
+        """Who started between the last look and the switch has it taken back."""
+        play.build(wheel_only=True)
+        before = play.at.environment.resolve()
+        looks = []
+
+        def guard(console: Any, venv: Path, checkout: Any, **how: Any) -> ScanResult:
+            looks.append(venv)
+            if len(looks) == 3:
+                user = User(87221, 1, "alice", "vllm serve")
+                raise InUse(venv, ScanResult(users=(user,)))
+            return ScanResult()
+
+        use = replace(play.stage.tools, guard=guard)
+        with pytest.raises(InUse, match="is kept"):
+            step.build(Console(play.out, {}), play.at, wheel_only=True, use=use)
+        assert play.at.environment.resolve() == before
+        assert looks == [before] * 3
 
     def test_locked(self, play: Play) -> None:
         """Somebody builds it: the scan is not even made."""
@@ -366,21 +417,24 @@ class TestFromWheel:
         monkeypatch.setattr(from_wheel.uv, "program", lambda env: Path("/tools/uv"))
 
     def test_order(self, play: Play, tmp_path: Path) -> None:
-        """Guard, environment and toolchain come first; the record says what it was."""
+        """A generation is made of it and switched on; the record says what it was."""
         wheel = fakescene.make_wheel(tmp_path)
         play.stage.made_notes = ("Python 3.11 instead of 3.12",)
         console = Console(play.out, {})
         got = from_wheel.install(console, play.at, wheel, use=play.stage.tools)
         assert [name for name, _ in play.stage.calls] == [
-            "guard",
             "environment",
             "plan pair",
             "pair",
+            "venv",
             "install wheel",
+            *["guard"] * 3,
         ]
         assert got.version == "0.1.0"
         [(named, how)] = play.stage.named("install wheel")
-        assert named == wheel and how["python"] == play.at.python
+        folder = play.at.environment.resolve()
+        assert named == wheel and how["python"] == folder / "bin" / "python"
+        assert (play.at.root.artifacts / folder.name / wheel.name).is_file()
         assert how["env"]["UV_CACHE_DIR"] == str(play.at.root.cache / "uv")
         assert play.last["result"] == "done" and play.last["version"] == "0.1.0"
         said = play.out.getvalue()

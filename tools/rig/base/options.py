@@ -193,8 +193,16 @@ SETTINGS: tuple[Setting, ...] = (
         "ONECAT_FORCE",
         flag_one,
         False,
-        "1: build although the environment is in use (never past the lock)",
+        "1: switch although the environment is in use (never past the lock)",
         "1",
+    ),
+    Setting(
+        "keep_builds",
+        "ONECAT_KEEP_BUILDS",
+        positive_int,
+        3,
+        "builds to keep (never removed: the active, the previous, those in use)",
+        "5",
     ),
     Setting(
         "python",

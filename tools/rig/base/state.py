@@ -40,8 +40,18 @@ class StateRoot:
 
     @property
     def venvs(self) -> Path:
-        """Environments, one folder a checkout."""
+        """Links to the environments in force, one a checkout."""
         return self.path / "venvs"
+
+    @property
+    def generations(self) -> Path:
+        """Environments that were built, one folder a build in one a checkout."""
+        return self.path / "generations"
+
+    @property
+    def benches(self) -> Path:
+        """Environments that builds happen in, one a checkout; none is served from."""
+        return self.path / "benches"
 
     @property
     def toolkits(self) -> Path:
@@ -116,6 +126,20 @@ def place_id(path: Path) -> str:
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:8]
     name = str(re.sub(r"[^A-Za-z0-9._-]+", "-", real.name))[:64]
     return f"{name or 'checkout'}-{digest}"
+
+
+def home_of(environment: Path) -> Path:
+    """Return the name under which an environment is in force, links followed or not.
+
+    That is the link in ``venvs`` for a generation or a bench, whichever of them is on;
+    locks and records go by it, since it stays when they are switched.
+    """
+    folder = environment.parent
+    if folder.parent.name == "generations":
+        return folder.parent.parent / "venvs" / folder.name
+    if folder.name == "benches":
+        return folder.parent / "venvs" / environment.name
+    return environment
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -14,7 +14,7 @@ SHARED = frozenset({"source", "profile"})
 
 _TASK = re.compile(
     r"\binvoke (?P<task>doctor|cuda-toolkit|shim-glibc|git-safe|venv-local|plan"
-    r"|build-sm70|in-use|verify|install-wheel)\b(?P<rest>[^&|;]*)"
+    r"|build-sm70|in-use|verify|install-wheel|activate|rollback|builds|report)\b(?P<rest>[^&|;]*)"
 )
 _MARK = re.compile(r".*?hint: |\s*\$ ")
 _INVOKE = re.compile(r"\binvoke (?=[a-z][a-z0-9-]*\b)")

@@ -23,10 +23,16 @@ _NAMED = {"Volta": ("7.0",), "Turing": ("7.5",), "Ampere": ("8.0", "8.6")}
 
 @dataclass(frozen=True)
 class Places:
-    """Where a build puts things: ``venv`` is the environment."""
+    """Where a build puts things.
+
+    ``home`` is the link to the environment in force, ``bench`` the environment that
+    things are compiled in, ``generation`` the new one that is made.
+    """
 
     checkout: Path
-    venv: Path
+    home: Path
+    bench: Path
+    generation: Path
     tmp: Path
     deps: Path
     cache: Path
@@ -72,8 +78,8 @@ def compose(
     notes = []
     add = {**toolchain, **git}
     path = add.get("PATH", user.get("PATH", os.defpath))
-    add["PATH"] = f"{places.venv / 'bin'}{os.pathsep}{path}"
-    add["VIRTUAL_ENV"] = str(places.venv)
+    add["PATH"] = f"{places.bench / 'bin'}{os.pathsep}{path}"
+    add["VIRTUAL_ENV"] = str(places.bench)
     add["MAX_JOBS"] = str(jobs)
     add["TORCH_CUDA_ARCH_LIST"] = arch_list(user, profile)
     defaults = {

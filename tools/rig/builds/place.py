@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.rig.base.console import size
 from tools.rig.base.errors import CannotError
-from tools.rig.base.state import StateRoot
+from tools.rig.base.state import StateRoot, home_of
 from tools.rig.builds import interpreter
 from tools.rig.builds.candidates import (
     GIB,
@@ -80,6 +80,11 @@ class PlacePlan:
     link_hint: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def bench(self) -> Path:
+        """The environment that builds happen in; nothing is served from it."""
+        return self.root.benches / self.environment.name
+
     def lines(self) -> list[str]:
         """Return the plan as people read it."""
         out = [f"not {v}" for v in self.verdicts if v.reason]
@@ -100,8 +105,9 @@ class PlacePlan:
 class Environment:
     """The environment as ``act`` leaves it.
 
-    ``path`` is its real folder, ``link`` the ``.venv`` that points there or None,
-    ``deps`` the folder for FETCHCONTENT_BASE_DIR.
+    ``path`` is the link to the one in force, ``link`` the ``.venv`` that points there
+    or None, ``bench`` the environment that builds happen in, ``python_version`` the
+    bench's, ``deps`` the folder for FETCHCONTENT_BASE_DIR.
     """
 
     root: StateRoot
@@ -111,6 +117,7 @@ class Environment:
     link: Path | None
     notes: tuple[str, ...]
     deps: Path
+    bench: Path
 
 
 def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ...]:
@@ -214,7 +221,7 @@ def _link(checkout: Checkout, environment: Path) -> tuple[str, str, str]:
             return "make", "", ""
         why = f"{checkout.real} cannot be written to, so no .venv is made: {use}"
         return "leave", why, f"source '{environment}/bin/activate'"
-    if link.kind == "link" and Path(link.real) == environment:
+    if link.kind == "link" and home_of(Path(link.real)) == environment:
         return "keep", "", ""
     hint = f"mv '{name}' '{name}.old' && invoke venv-local"
     if link.kind != "link":

@@ -76,7 +76,8 @@ class BuildPlan:
             "profile": self.profile,
             "mode": self.mode,
             "checkout": str(self.places.checkout),
-            "environment": str(self.places.venv),
+            "environment": str(self.places.home),
+            "generation": str(self.places.generation),
             "toolchain": self.toolchain,
             "jobs": self.jobs.count,
             "jobs_why": self.jobs.why,
@@ -97,7 +98,8 @@ class BuildPlan:
         out = [
             f"profile      {self.profile}",
             f"source       {self.places.checkout}",
-            f"environment  {self.places.venv}",
+            f"environment  {self.places.home}",
+            f"generation   {self.places.generation}",
             f"toolchain    {self.toolchain}",
             f"jobs         {self.jobs.count} ({self.jobs.why})",
             "environment variables added:",
@@ -113,7 +115,9 @@ class BuildPlan:
         return out
 
 
-TITLES = ("build requirements", "wheel", "editable install", "run-time requirements")
+BUILD_NEEDS, WHEEL, NEEDS = "build requirements", "wheel", "run-time requirements"
+EDITABLE, INSTALL = "editable install", "install the wheel"
+"""Titles of the commands."""
 
 
 def make(
@@ -148,28 +152,33 @@ def make(
     notes
         Work-rounds in force, for the summary.
     """
-    python = str(places.venv / "bin" / "python")
-    pip = (*uv, "pip", "install", "--python", python)
+
+    def pip(environment: Path, *words: str) -> tuple[str, ...]:
+        python = str(environment / "bin" / "python")
+        return (*uv, "pip", "install", "--python", python, *words)
+
+    bench, new = places.bench, places.generation
     backend = ("--torch-backend", torch_backend) if torch_backend else ()
     constraint = ("--constraint", str(wheels / "constraints.txt"))
-    checkout = str(places.checkout)
-    reqs = str(places.checkout / profile.build_requirements)
-    out = str(wheels)
-    no_isolation = ("--no-build-isolation",)
-    build = (*uv, "build", "--wheel", *no_isolation, "--python", python)
+    held = (*backend, *constraint)
+    reqs = ("--requirement", str(places.checkout / profile.build_requirements))
+    plain = ("--no-build-isolation", "--python", str(bench / "bin" / "python"))
+    out = ("--out-dir", str(wheels), str(places.checkout))
+    needs = ("--requirement", "{requirements}")
     commands = [
-        Command(TITLES[0], (*pip, *backend, *constraint, "--requirement", reqs), {}),
-        Command(TITLES[1], (*build, "--out-dir", out, checkout), {}, compiles=True),
+        Command(BUILD_NEEDS, pip(bench, *held, *reqs), {}),
+        Command(WHEEL, (*uv, "build", "--wheel", *plain, *out), {}, compiles=True),
     ]
     if wheel_only:
-        argv = (*pip, "--no-deps", "--reinstall-package", profile.project, "{wheel}")
-        commands.append(Command("install the wheel", argv, {}))
+        whole = ("--no-deps", "{wheel}")
+        commands.append(Command(NEEDS, pip(new, *held, *needs), {}))
+        commands.append(Command(INSTALL, pip(new, *whole), {}))
     else:
-        place = location(places.checkout)
-        argv = (*pip, *no_isolation, "--no-deps", "--editable", place)
-        commands.append(Command(TITLES[2], argv, dict(profile.editable_env)))
-    needs = (*pip, *backend, *constraint, "--requirement", "{requirements}")
-    commands.append(Command(TITLES[3], needs, {}))
+        # its own setup.py runs there, and wants what a build wants
+        commands.append(Command(NEEDS, pip(new, *held, *reqs, *needs), {}))
+        words = ("--no-build-isolation", "--no-deps", "--editable")
+        argv = pip(new, *words, location(places.checkout))
+        commands.append(Command(EDITABLE, argv, dict(profile.editable_env)))
     return BuildPlan(
         profile.name,
         "wheel" if wheel_only else "editable",

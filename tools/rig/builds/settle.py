@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools.rig.base import run, state
 from tools.rig.base.console import Console
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, unwritable
 from tools.rig.builds import interpreter, survey, uv
 from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.builds.uv_failure import failure
@@ -69,28 +69,24 @@ def act(
     _make_folders(plan)
     uv_env = uv.environment(env, plan.root, offline=plan.facts.offline)
     notes = list(plan.notes)
-    existing, version = survey.inspect(plan.environment, ask)
+    existing, _ = survey.inspect(plan.environment, ask)
     if existing == "broken":
         if before_moving is not None:
             before_moving()
         notes.append(_set_aside(plan.environment))
+    bench, version = survey.inspect(plan.bench, ask)
+    if bench != "ready":
+        if bench == "broken":
+            notes.append(_set_aside(plan.bench))
+        if existing == "ready":
+            python = plan.environment / "bin/python"
+        else:
+            program = uv.program(env)
+            base = _python(plan, program, uv_env, console, ask, stream, notes)
+            python = base.path
+        version = make(plan, plan.bench, python, env, ask)
     if existing != "ready":
-        program = uv.program(env)
-        base = _python(plan, program, uv_env, console, ask, stream, notes)
-        uv.make_venv(
-            program,
-            base.path,
-            plan.environment,
-            env=uv_env,
-            prompt=plan.facts.checkout.real.name or "checkout",
-            ask=ask,
-        )
-        existing, version = survey.inspect(plan.environment, ask)
-        if existing != "ready":
-            raise StepFailed(
-                f"the environment {plan.environment} was made and does not work",
-                hint=f"'{plan.environment}/bin/python' -c 'import sys'",
-            )
+        _switch_on(plan)
     link = _link(plan, notes, make_link)
     for note in notes:
         console.mark("warn" if note == plan.link_note else "ok", note)
@@ -102,9 +98,50 @@ def act(
         link=link,
         notes=tuple(notes),
         deps=plan.deps,
+        bench=plan.bench,
     )
     record(plan, made)
     return made
+
+
+def make(
+    plan: PlacePlan,
+    folder: Path,
+    python: Path,
+    env: Mapping[str, str],
+    ask: uv.Run = run.run,
+) -> str:
+    """Make an environment of a checkout at its final path; return its Python's version.
+
+    Parameters
+    ----------
+    folder
+        Its place: the bench, or one among the generations.
+    python
+        The interpreter that it is made from; that of another environment will do.
+    env
+        Our environment.
+
+    Raises
+    ------
+    StepFailed
+        When uv fails, or what it made does not work.
+    """
+    uv.make_venv(
+        uv.program(env),
+        python,
+        folder,
+        env=uv.environment(env, plan.root, offline=plan.facts.offline),
+        prompt=plan.facts.checkout.real.name or "checkout",
+        ask=ask,
+    )
+    state, version = survey.inspect(folder, ask)
+    if state != "ready":
+        raise StepFailed(
+            f"the environment {folder} was made and does not work",
+            hint=f"'{folder}/bin/python' -c 'import sys'",
+        )
+    return version
 
 
 def record(plan: PlacePlan, made: Environment) -> None:
@@ -149,7 +186,8 @@ def _make_folders(plan: PlacePlan) -> None:
                 f"{root.path} belongs to somebody else",
                 hint="export ONECAT_LOCAL_ROOT=<a folder of yours on a local disk>",
             )
-        for folder in (root.venvs, root.deps, plan.deps, root.cache, root.tmp):
+        folders = (root.venvs, root.deps, plan.deps, root.cache, root.tmp)
+        for folder in (*folders, root.generations, root.benches):
             root.make(folder)
     except OSError as exc:
         raise failure(
@@ -157,8 +195,20 @@ def _make_folders(plan: PlacePlan) -> None:
         ) from exc
 
 
+def _switch_on(plan: PlacePlan) -> None:
+    """Put the bench in force, where nothing was built yet."""
+    try:
+        os.symlink(plan.bench, plan.environment)
+    except OSError as exc:
+        raise unwritable(plan.environment, exc) from exc
+
+
 def _set_aside(environment: Path) -> str:
     """Rename a broken environment and keep it: somebody may still use its files."""
+    if environment.is_symlink():
+        target = os.readlink(environment)
+        environment.unlink()
+        return f"the environment in force was broken; it is kept as {target}"
     aside = environment.with_name(f"{environment.name}.broken")
     number = 1
     while os.path.lexists(aside):

@@ -22,7 +22,7 @@ import regex as re
 from tools.rig.base import run
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import StepFailed
-from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.base.state import StateRoot, checked_path, home_of
 from tools.rig.builds import interpreter, uv
 from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
 from tools.rig.builds.place import PlaceFacts
@@ -202,7 +202,7 @@ def _roots(
     out: list[tuple[Path, str, bool]] = []
     if settings.local_root is not None:
         out.append((settings.local_root, "ONECAT_LOCAL_ROOT", True))
-    pointed = Path(here.link.real) if here.link.kind == "link" else None
+    pointed = home_of(Path(here.link.real)) if here.link.kind == "link" else None
     if pointed and pointed.name == here.place and pointed.parent.name == "venvs":
         out.append((pointed.parent.parent, ".venv points there", False))
     if before[0] is not None:

@@ -16,6 +16,9 @@ from tools.rig.guard.targets import Targets
 from tools.rig.host import gpu
 
 _AGAIN_S = 0.5
+_SELDOM_S = 5.0
+"""Seconds between scans after a minute of waiting."""
+_REMIND_S = 60.0
 _WIDTH = 200
 """Letters of a command line that a message shows."""
 
@@ -29,15 +32,25 @@ class InUse(InUseError):
         The environment.
     found
         What the scan found.
+    instead
+        What to do about it.
+    hint
+        A command to type.
     """
 
-    def __init__(self, venv: Path, found: ScanResult) -> None:
+    def __init__(
+        self,
+        venv: Path,
+        found: ScanResult,
+        instead: str = "stop them first, or set ONECAT_FORCE=1 to build anyway",
+        hint: str = "invoke in-use",
+    ) -> None:
         self.found = found
         super().__init__(
-            "rebuild-sm70-v100: the above process(es) are running from "
-            f"{venv}; stop them first, or set ONECAT_FORCE=1 to build anyway",
+            f"rebuild-sm70-v100: the above process(es) are running from {venv}; "
+            f"{instead}",
             details=process_lines(found),
-            hint="invoke in-use",
+            hint=hint,
         )
 
     def lines(self) -> list[str]:
@@ -115,7 +128,7 @@ def guard(
         Go on all the same; the processes are named as a warning.
     patience
         Seconds to wait for them to leave: the compilers of a build that was killed need
-        a moment. Nothing is waited for with `force`.
+        a moment, a server as long as it runs. Nothing is waited for with `force`.
     look
         The scan.
 
@@ -124,11 +137,7 @@ def guard(
     InUseError
         When processes use it, or may use it and cannot be looked into.
     """
-    deadline = time.monotonic() + (0.0 if force else patience)
-    found = look(Targets.of(venv, checkout))
-    while not found.free and time.monotonic() < deadline:
-        time.sleep(_AGAIN_S)
-        found = look(Targets.of(venv, checkout))
+    found = _left(console, venv, checkout, 0.0 if force else patience, look)
     for line in unknown_lines(found):
         console.mark("unknown", line)
     if found.free:
@@ -140,6 +149,26 @@ def guard(
     for line in process_lines(found):
         console.say(line)
     console.mark("warn", "ONECAT_FORCE=1: building although the above may break")
+    return found
+
+
+def _left(
+    console: Console,
+    venv: Path,
+    checkout: Path | None,
+    patience: float,
+    look: Callable[[Targets], ScanResult],
+) -> ScanResult:
+    """Look until nobody uses it any more, or patience is at its end."""
+    since = said = time.monotonic()
+    found = look(Targets.of(venv, checkout))
+    while not found.free and (waited := time.monotonic() - since) < patience:
+        if time.monotonic() - said >= _REMIND_S or (said == since and waited > 1):
+            said = time.monotonic()
+            for line in owner_lines(found):
+                console.mark("unknown", f"waiting for {line}")
+        time.sleep(_AGAIN_S if waited < _REMIND_S else _SELDOM_S)
+        found = look(Targets.of(venv, checkout))
     return found
 
 

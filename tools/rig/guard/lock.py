@@ -19,6 +19,7 @@ import filelock
 
 from tools.rig.base.console import Console, duration
 from tools.rig.base.errors import CannotError, InUseError
+from tools.rig.base.state import home_of
 from tools.rig.guard import lease as leases
 from tools.rig.guard.lease import Holder, Lease
 
@@ -29,8 +30,11 @@ _INTRODUCTION_S = 0.5
 
 
 def lock_path(venv: Path) -> Path:
-    """Return the lock file of an environment: beside its real folder."""
-    real = Path(os.path.realpath(venv))
+    """Return the lock file of an environment: beside its home.
+
+    A switch to another generation does not change it.
+    """
+    real = home_of(Path(os.path.realpath(venv)))
     return real.with_name(f".{real.name}.rig-lock")
 
 

@@ -143,6 +143,12 @@ def describe(checkout: Path, env: Mapping[str, str]) -> str:
     return answer.out.strip() if answer.ok else ""
 
 
+def head(checkout: Path, env: Mapping[str, str]) -> str:
+    """Return the commit that is checked out, in full; empty when unknown."""
+    answer = _git(["-C", os.fspath(checkout), "rev-parse", "HEAD"], env)
+    return answer.out.strip() if answer.ok else ""
+
+
 def tracked(checkout: Path, env: Mapping[str, str]) -> list[str]:
     """Return the files that git tracks, relative to `checkout`.
 

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Nobody else builds an environment, and nobody runs from it, while we change it."""
+"""Nobody else builds or switches an environment while we do."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tools.rig.base import redact
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
-from tools.rig.guard import gate
 from tools.rig.guard.lock import BuildLock
 from tools.rig.steps.scene import Scene
 
@@ -20,28 +18,27 @@ DYING_S = 10.0
 """Seconds that the guard waits for what a killed build left, longer than its grace."""
 
 
-@contextlib.contextmanager
-def alone(
-    console: Console, found: Scene, guard: Callable[..., Any] = gate.guard
-) -> Iterator[list[str]]:
-    """Hold the lock of a scene's environment, once nobody is seen using it.
+@dataclass(frozen=True)
+class Alone:
+    """The lock is held. ``patience`` is how long what a dead holder left may take."""
 
-    Yields a line for each process over which ``ONECAT_FORCE=1`` goes on.
+    patience: float
+
+
+@contextlib.contextmanager
+def alone(console: Console, found: Scene) -> Iterator[Alone]:
+    """Hold the lock of a scene's environment.
 
     Raises
     ------
     InUseError
-        When someone uses the environment or holds its lock (exit 4).
+        When someone else holds it (exit 4).
     """
     found.root.make(found.root.venvs)
-    place, checkout, command = found.environment, found.checkout, " ".join(sys.argv)
-    with BuildLock(place, checkout, command, console=console) as lock:
+    command = " ".join(sys.argv)
+    with BuildLock(found.environment, found.checkout, command, console=console) as lock:
         # compilers of a build that was killed take some seconds to go
-        patience = DYING_S if lock.taken_over else 0.0
-        force = found.settings.force
-        seen = guard(console, place, checkout, force=force, patience=patience)
-        over = gate.process_lines(seen) if force else []
-        yield [redact.text(f"ONECAT_FORCE=1 over PID {line}") for line in over]
+        yield Alone(DYING_S if lock.taken_over else 0.0)
 
 
 def need_writable(found: Scene) -> None:

@@ -1,39 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""``build-sm70``: from a checkout to a verified environment.
+"""``build-sm70``: from a checkout to a verified environment that is in force.
 
-The order is the promise. Look before writing: the lock and the scan come first. Build
-beside: the wheel is made and proved before anything that is in force is touched. Only
-then are the libraries put in place, by rename.
+The order is the promise. Everything is built beside: the wheel on a bench of its own,
+then an environment of its own, and both are proved before anything that is in force is
+touched. Who runs from it is asked last, when only the switch is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import cmake_cache, names, ninja_log, overlay, wheel
+from tools.rig.builds import names, wheel
 from tools.rig.builds import plan as plans
-from tools.rig.builds.meter import Meter, Peaks
+from tools.rig.builds.generations import Generation
 from tools.rig.builds.plan import BuildPlan, Command
-from tools.rig.builds.progress import Progress
 from tools.rig.builds.verdicts import VerifyReport
-from tools.rig.steps import build_report, plan
-from tools.rig.steps.alone import alone, need_writable
+from tools.rig.steps import build_report, generation, plan, pruning, switching
+from tools.rig.steps.alone import Alone, alone, need_writable
 from tools.rig.steps.build_tools import Tools
+from tools.rig.steps.compiling import NICE, Compile
 from tools.rig.steps.git_safe import GitSafeResult
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
+from tools.rig.steps.switching import Wish
 from tools.rig.steps.toolkit import Pair
 from tools.rig.steps.verify import failure
-
-NICE = 10
-"""Added to the niceness of compiles: a colleague's work comes first."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +45,14 @@ class BuildResult:
 
 
 def build(
-    console: Console, found: Scene, *, wheel_only: bool, use: Tools | None = None
+    console: Console,
+    found: Scene,
+    *,
+    wheel_only: bool,
+    when_free: bool = False,
+    use: Tools | None = None,
 ) -> BuildResult:
-    """Build, install, verify and record.
+    """Build, verify, switch on and record.
 
     Parameters
     ----------
@@ -59,14 +61,17 @@ def build(
     found
         What is built, where.
     wheel_only
-        Install the wheel instead of an editable overlay.
+        Make a generation from the wheel, instead of an editable overlay.
+    when_free
+        Wait with the switch until nobody uses what is in force.
     use
         What is asked and started.
 
     Raises
     ------
     InUseError
-        When someone uses the environment or holds its lock (exit 4).
+        When someone holds the lock; or when someone uses what is in force, and the
+        build is kept beside it (exit 4).
     RigError
         When a step fails; what was in force before still is.
     """
@@ -74,10 +79,9 @@ def build(
     use = use or Tools()
     use.need_git(found.env)
     need_writable(found)
-    with alone(console, found, use.guard) as over, Run(console, found.root) as run:
-        # also when it fails, the record tells who was overridden
-        run.record.update(notes=over)
-        return Build(run, found, wheel_only, use, over).steps()
+    wish = Wish(when_free, bool(found.settings.force))
+    with alone(console, found) as here, Run(console, found.root) as run:
+        return Build(run, found, wheel_only, use, wish, here).steps()
 
 
 class Build:
@@ -89,7 +93,8 @@ class Build:
         found: Scene,
         wheel_only: bool,
         use: Tools,
-        over: Sequence[str] = (),
+        wish: Wish,
+        here: Alone,
     ) -> None:
         self.use = use
         self.run = run
@@ -97,10 +102,12 @@ class Build:
         self.record = run.record
         self.scene = found
         self.wheel_only = wheel_only
-        self.work_rounds: list[str] = [*over]
+        self.wish = wish
+        self.here = here
+        self.work_rounds: list[str] = []
         self.env: dict[str, str] = dict(found.env)
         self.python_version = ""
-        self.peaks = Peaks()
+        self.compile = Compile(run, found, use)
 
     def steps(self) -> BuildResult:
         """Do every step; the record tells of each."""
@@ -111,25 +118,15 @@ class Build:
         with self.run.step("git"):
             trust = self._git()
         todo = self._plan(pair, trust)
-        built, report = self._commands(todo, pair.toolkit.cuobjdump)
-        self.run.done(
-            wheel=str(built), version=wheel.version(built), verify=report.to_json()
-        )
-        build_report.summary(
-            self.console,
-            self.record.data,
-            self.record.file,
-            report,
-            self.peaks,
-            self.run.seconds,
-            self.work_rounds,
-        )
+        built = self._wheel(todo, pair.toolkit.cuobjdump)
+        made, report = self._generation(todo, built, pair)
+        report = self._switch(made, pair.toolkit.cuobjdump, report)
+        pruning.prune(self.console, self.scene, self.use.look)
+        self._done(built, report)
         return BuildResult(self.record.data)
 
     def _environment(self) -> None:
-        settled = overlay.settle(self._journal())
-        if settled:
-            self.console.say(f"  an interrupted switch was {settled}")
+        switching.settle(self.console, self.scene)
         placing = self.scene.placing
         made = self.use.make_environment(placing, self.console, env=self.env)
         self.python_version = made.python_version
@@ -171,7 +168,9 @@ class Build:
         self.record.update(
             plan=todo.to_json(),
             commit=self.use.describe(at.checkout, self.env),
+            head=self.use.head(at.checkout, self.env),
             profile=todo.profile,
+            toolkit=pair.toolkit.version,
             checkout=str(at.checkout),
             environment=str(at.environment),
             env_difference=sorted(env_difference(self.env, at.env)),
@@ -181,26 +180,102 @@ class Build:
         self.console.say(f"  whole log: {self.record.log}")
         return todo
 
-    def _commands(self, todo: BuildPlan, cuobjdump: Path) -> tuple[Path, VerifyReport]:
-        install, compile_, place, needs = todo.commands
+    def _wheel(self, todo: BuildPlan, cuobjdump: Path) -> Path:
         self._folders(todo)
-        with self.run.step(install.title):
-            self._install(install)
-        with self.run.step(f"build the {compile_.title}"):
-            self._compile(compile_)
-            built = wheel.only_wheel(todo.wheels)
+        with self.run.step(plans.BUILD_NEEDS):
+            self._install(self.scene.placing.bench, todo.command(plans.BUILD_NEEDS))
+        command = todo.command(plans.WHEEL)
+        with self.run.step(f"build the {command.title}"):
+            built = self.compile.wheel(todo, command, self.env)
         with self.run.step("verify the wheel"):
-            self._verify(cuobjdump, wheel=built)
-        with self.run.step(place.title):
-            self._put_in_place(place, built, todo.wheels)
-        with self.run.step(needs.title):
-            listed = todo.wheels / "requirements.txt"
-            needed = wheel.requirements(built, self.python_version)
-            write_text(listed, "\n".join(needed) + "\n")
-            self._install(needs.filled(requirements=str(listed)))
-        with self.run.step("verify"):
-            report = self._verify(cuobjdump)
-        return built, report
+            self._verify(cuobjdump, self.scene.placing.bench, wheel=built)
+        return built
+
+    def _generation(
+        self, todo: BuildPlan, built: Path, pair: Pair
+    ) -> tuple[Generation, VerifyReport | None]:
+        """Make, fill and prove the new environment; nobody sees it yet."""
+        report = None
+        with generation.new(self.scene, self.record.id, self.use, self.env) as made:
+            with self.run.step(plans.NEEDS):
+                listed = todo.wheels / "requirements.txt"
+                needed = wheel.requirements(built, self.python_version)
+                write_text(listed, "\n".join(needed) + "\n")
+                needs = todo.command(plans.NEEDS).filled(requirements=str(listed))
+                self._install(made.folder, needs)
+            place = todo.commands[-1]
+            with self.run.step(place.title):
+                made = self._put(made, place, built, todo.wheels)
+            if self.wheel_only:
+                with self.run.step("verify"):
+                    report = self._verify(pair.toolkit.cuobjdump, made.folder)
+            made = replace(
+                made,
+                wheel=str(built),
+                version=wheel.version(built),
+                commit=self.record.data["commit"],
+                toolkit=pair.toolkit.version,
+                checkout=str(self.scene.checkout),
+                head=self.record.data["head"],
+                verified=report is not None,
+            )
+            return self.use.finish(made), report
+
+    def _put(
+        self, made: Generation, place: Command, built: Path, wheels: Path
+    ) -> Generation:
+        at = self.scene
+        if self.wheel_only:
+            self._install(made.folder, place.filled(**generation.whole(built)))
+            return replace(made, mode="wheel")
+        generation.put_on_path(made, at.checkout, at.profile)
+        self._install(made.folder, place.filled(**generation.hollow(built, wheels)))
+        libraries = generation.libraries(
+            built, at.checkout, at.profile, self.use, self.env
+        )
+        return replace(made, mode="editable", libraries=libraries)
+
+    def _switch(
+        self, made: Generation, cuobjdump: Path, report: VerifyReport | None
+    ) -> VerifyReport:
+        """Put it in force; the libraries of an overlay are proved where they lie."""
+        found: list[VerifyReport] = [] if report is None else [report]
+
+        def proved() -> None:
+            with self.run.step("verify"):
+                found.append(self._verify(cuobjdump, self.scene.environment))
+            self.use.finish(replace(made, verified=True))
+
+        with self.run.step("switch"):
+            _, over = switching.switch_on(
+                self.console,
+                self.scene,
+                made,
+                self.wish,
+                head=made.head,
+                proved=None if self.wheel_only else proved,
+                patience=self.here.patience,
+                guard=self.use.guard,
+            )
+        self.work_rounds += [f"ONECAT_FORCE=1 over PID {line}" for line in over]
+        return found[0]
+
+    def _done(self, built: Path, report: VerifyReport) -> None:
+        self.run.done(
+            wheel=str(built),
+            version=wheel.version(built),
+            verify=report.to_json(),
+            notes=self.work_rounds,
+        )
+        build_report.summary(
+            self.console,
+            self.record.data,
+            self.record.file,
+            report,
+            self.compile.peaks,
+            self.run.seconds,
+            self.work_rounds,
+        )
 
     def _folders(self, todo: BuildPlan) -> None:
         root = self.scene.root
@@ -214,12 +289,12 @@ class Build:
         constraints = plans.constraints(self.scene.profile)
         write_text(todo.wheels / "constraints.txt", constraints)
 
-    def _install(self, command: Command) -> None:
+    def _install(self, environment: Path, command: Command) -> None:
         # the beginning, up to the value of --python, is uv.install's own
         arguments = command.argv[command.argv.index("--python") + 2 :]
         self.use.install(
             Path(command.argv[0]),
-            self.scene.python,
+            environment / "bin" / "python",
             arguments,
             env={**self.env, **command.env},
             console=self.console,
@@ -228,71 +303,13 @@ class Build:
             nice=NICE,
         )
 
-    def _compile(self, command: Command) -> None:
-        for line in cmake_cache.refresh(self.scene.checkout, self.env):
-            self.console.say(f"  {line}")
-        progress = Progress(self.console)
-        meters: list[Meter] = []
-        log = self.record.log
-        since = log.stat().st_size if log.exists() else 0
-        try:
-            result = self.use.stream(
-                command.argv,
-                on_line=progress.line,
-                log=log,
-                env={**self.env, **command.env},
-                cwd=self.scene.root.tmp,
-                nice=NICE,
-                first_to_die=True,
-                on_start=lambda session: meters.append(Meter(session).start()),
-            )
-        finally:
-            self.console.clear()
-            for meter in meters:
-                self.peaks = meter.stop()
-            self.run.facts.update(objects=self._objects(), peaks=self.peaks.to_json())
-        if not result.ok:
-            raise build_report.failure(command.title, result.code, log, since)
-
-    def _objects(self) -> list[dict[str, Any]]:
-        """Return each step of ninja with its time and, where sampled, its memory."""
-        at, held = self.scene.checkout, self.peaks.objects
-        return [
-            {
-                "output": ninja_log.short(step.output, at),
-                "start_s": step.start_s,
-                "end_s": step.end_s,
-                "peak_bytes": held.get(step.output),
-            }
-            for step in ninja_log.of_checkout(at)
-        ]
-
-    def _put_in_place(self, command: Command, built: Path, wheels: Path) -> None:
-        if self.wheel_only:
-            overlay.put_on_path(self._site(), self.scene.profile.project, ())
-            self._install(command.filled(wheel=plans.location(built)))
-            return
-        self._overlay(built)
-        hollow = wheel.hollow(built, wheels / "hollow")
-        self._install(command.filled(hollow_wheel=str(hollow)))
-
-    def _overlay(self, built: Path) -> None:
-        at, profile = self.scene, self.scene.profile
-        tracked = set(self.use.tracked(at.checkout, self.env))
-        for start, other in profile.overlay_moved.items():
-            here = [t for t in tracked if t.startswith(other)]
-            tracked |= {start + t[len(other) :] for t in here}
-        members = wheel.made_files(built, tracked)
-        moved = profile.overlay_moved
-        overlay.place(built, members, at.checkout, self._journal(), moved)
-        folders = [at.checkout / folder for folder in profile.overlay_paths]
-        overlay.put_on_path(self._site(), profile.project, folders)
-
-    def _verify(self, cuobjdump: Path, *, wheel: Path | None = None) -> VerifyReport:
+    def _verify(
+        self, cuobjdump: Path, environment: Path, *, wheel: Path | None = None
+    ) -> VerifyReport:
         of_checkout = wheel is None and not self.wheel_only
         report: VerifyReport = self.use.verify(
             self.console,
-            python=self.scene.python,
+            python=environment / "bin" / "python",
             profile=self.scene.profile,
             cuobjdump=cuobjdump,
             checkout=self.scene.checkout if of_checkout else None,
@@ -301,9 +318,3 @@ class Build:
         if not report.ok:
             raise failure(report)
         return report
-
-    def _site(self) -> Path:
-        return next((self.scene.environment / "lib").glob("python3*/site-packages"))
-
-    def _journal(self) -> Path:
-        return self.scene.root.path / "overlay" / f"{self.scene.environment.name}.json"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.rig.base import run
-from tools.rig.builds import settle, uv
+from tools.rig.builds import generations, settle, uv
 from tools.rig.guard import gate
 from tools.rig.host import git
 from tools.rig.steps import git_safe, install_wheel, toolkit, verify
@@ -21,11 +21,15 @@ class Tools:
 
     need_git: Callable[..., str] = git_safe.need_git
     guard: Callable[..., Any] = gate.guard
+    look: Callable[..., Any] = gate.look_at
     make_environment: Callable[..., Any] = settle.act
+    make_venv: Callable[..., str] = settle.make
+    finish: Callable[..., Any] = generations.finish
     plan_pair: Callable[..., Any] = toolkit.plan
     act_pair: Callable[..., Any] = toolkit.act
     git_safe: Callable[..., Any] = git_safe.git_safe
     describe: Callable[..., str] = git.describe
+    head: Callable[..., str] = git.head
     tracked: Callable[..., Any] = git.tracked
     install: Callable[..., None] = uv.install
     stream: Callable[..., run.Result] = run.stream

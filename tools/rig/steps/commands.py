@@ -19,6 +19,7 @@ from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
 from tools.rig.steps.scene import Scene, settings_for
+from tools.rig.steps.switching import Wish
 
 
 @dataclass(frozen=True)
@@ -136,11 +137,23 @@ def plan(console: Console, wheel_only: bool, **cli: str) -> Any:
     return made
 
 
-def build(console: Console, wheel_only: bool, **cli: str) -> Any:
-    """Build, install, verify and record."""
+def build(console: Console, wheel_only: bool, when_free: bool, **cli: str) -> Any:
+    """Build, verify, switch on and record."""
     from tools.rig.steps import build as step
 
-    return step.build(console, _scene(console, cli), wheel_only=wheel_only)
+    found = _scene(console, cli)
+    return step.build(console, found, wheel_only=wheel_only, when_free=when_free)
+
+
+def activate(
+    console: Console, name: str, when_free: bool, any_commit: bool, **cli: str
+) -> Any:
+    """Bring a kept build into force; the previous one when none is named."""
+    from tools.rig.steps import activate as step
+
+    found = linked.with_builds(_scene(console, cli, lay_out=False, python=False))
+    wish = Wish(when_free, bool(found.settings.force), any_commit)
+    return step.activate(console, found, name, wish)
 
 
 def in_use(console: Console, **cli: str) -> Any:
@@ -201,7 +214,7 @@ def verify(console: Console, **cli: str) -> Any:
     return Data(report.to_json(), ExitCode.OK if report.ok else ExitCode.FAILED)
 
 
-def install_wheel(console: Console, file: str, **cli: str) -> Any:
+def install_wheel(console: Console, file: str, when_free: bool, **cli: str) -> Any:
     """Turn a downloaded wheel into a verified environment."""
     from tools.rig.steps import from_wheel as step
     from tools.rig.steps import install_wheel as check
@@ -211,25 +224,14 @@ def install_wheel(console: Console, file: str, **cli: str) -> Any:
     wheel = checked_path(file).absolute()
     profile = check.profile_of(wheel, settings.profile)
     found = scenes.at(settings, settings.source or target.HERE, profile)
-    return step.install(console, found, wheel)
+    return step.install(console, found, wheel, when_free=when_free)
 
 
 def builds(console: Console) -> Any:
-    """List the records of all builds below the remembered state root."""
-    found = _records()
-    rows = [
-        (
-            str(r.get("id", "")),
-            str(r.get("result", "")),
-            str(r.get("profile", "")),
-            str(r.get("version", r.get("error", r.get("problem", "")))),
-        )
-        for r in found
-    ]
-    head = ("BUILD", "RESULT", "PROFILE", "VERSION OR REASON")
-    for line in table(head, rows) if rows else ["no builds yet"]:
-        console.say(line)
-    return Data(found)
+    """List all builds below the state root in force."""
+    from tools.rig.steps import builds as step
+
+    return step.builds(console, _root())
 
 
 def diagnose(console: Console, logs: Sequence[str], lang: str) -> Any:
@@ -247,16 +249,21 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
     return step.bundle(console, cli, output=file, show=show)
 
 
-def _records() -> list[dict[str, Any]]:
-    """Return the records of all builds below the remembered state root."""
+def _root() -> StateRoot | None:
+    """Return the state root in force that holds records; None without one."""
     named = settings_for({}).local_root
     if named is None:
         roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
     else:
         # in a folder of the user's, ours is one below it
         roots = [named, named / survey.NAME]
-    lists = (record.listing(StateRoot(root)) for root in roots if root)
-    return next(filter(None, lists), [])
+    there = (StateRoot(root) for root in roots if root)
+    return next((root for root in there if record.listing(root)), None)
+
+
+def _records() -> list[dict[str, Any]]:
+    root = _root()
+    return record.listing(root) if root else []
 
 
 def _scene(

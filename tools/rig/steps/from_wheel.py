@@ -1,49 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""A downloaded wheel takes the road of a build: lock, scan, proof, install, record."""
+"""A downloaded wheel takes the road of a build: beside, proved, switched, recorded."""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from tools.rig.base.console import Console
+from tools.rig.base.errors import unwritable
 from tools.rig.builds import uv
-from tools.rig.steps import build_report, plan
-from tools.rig.steps.alone import alone
+from tools.rig.steps import build_report, generation, plan, pruning, switching
+from tools.rig.steps.alone import Alone, alone
 from tools.rig.steps.build_tools import Tools
 from tools.rig.steps.install_wheel import InstallResult
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
+from tools.rig.steps.switching import Wish
 
 
 def install(
-    console: Console, found: Scene, wheel: Path, *, use: Tools | None = None
+    console: Console,
+    found: Scene,
+    wheel: Path,
+    *,
+    when_free: bool = False,
+    use: Tools | None = None,
 ) -> InstallResult:
-    """Install a wheel into the environment of a scene, verify and record.
+    """Make a generation of a wheel, verify, switch on and record.
 
     Raises
     ------
     InUseError
-        When someone uses the environment or holds its lock (exit 4).
+        When someone holds the lock; or uses what is in force, and the new generation
+        is kept beside it (exit 4).
     RigError
         When the wheel does not fit, lacks the card's code, or a step fails.
     """
     use = use or Tools()
-    with alone(console, found, use.guard) as over, Run(console, found.root) as run:
-        return _steps(run, found, wheel, use, over)
+    wish = Wish(when_free, bool(found.settings.force))
+    with alone(console, found) as here, Run(console, found.root) as run:
+        return _steps(run, found, wheel, use, wish, here)
 
 
 def _steps(
-    run: Run, found: Scene, wheel: Path, use: Tools, over: list[str]
+    run: Run, found: Scene, wheel: Path, use: Tools, wish: Wish, here: Alone
 ) -> InstallResult:
     console, root = run.console, found.root
     run.record.update(
         profile=found.profile.name,
         environment=str(found.environment),
+        checkout=str(found.checkout),
         wheel=str(wheel),
-        notes=over,
     )
     with run.step("environment"):
+        switching.settle(console, found)
         made = use.make_environment(found.placing, console, env=found.env)
     with run.step("toolchain"):
         chosen = use.plan_pair(found.settings, found.profile, root, found.env)
@@ -51,24 +63,56 @@ def _steps(
             console, chosen, found.settings, found.profile, root, found.env
         )
     env = uv.environment(found.env, root, offline=bool(found.settings.offline))
-    result: InstallResult = use.install_wheel(
-        console,
-        wheel,
-        python=found.python,
-        profile=found.profile,
-        cuobjdump=pair.toolkit.cuobjdump,
-        uv=uv.program(env),
-        scratch=root.make(root.artifacts / run.record.id),
-        log=run.record.log,
-        env=env,
-        torch_backend=plan.torch_backend(found),
-    )
-    notes = [*over, *build_report.place_notes(found.placing, made)]
+    notes = build_report.place_notes(found.placing, made)
     notes += build_report.chain_notes(chosen, pair, root.toolkits)
+    with generation.new(found, run.record.id, use, env) as new:
+        scratch = root.make(root.make(root.artifacts) / run.record.id)
+        result: InstallResult = use.install_wheel(
+            console,
+            wheel,
+            python=new.python,
+            profile=found.profile,
+            cuobjdump=pair.toolkit.cuobjdump,
+            uv=uv.program(env),
+            scratch=scratch,
+            log=run.record.log,
+            env=env,
+            torch_backend=plan.torch_backend(found),
+        )
+        new = use.finish(
+            replace(
+                new,
+                mode="wheel",
+                wheel=str(_kept(wheel, scratch)),
+                version=result.version,
+                checkout=str(found.checkout),
+                verified=True,
+            )
+        )
+    with run.step("switch"):
+        _, over = switching.switch_on(
+            console,
+            found,
+            new,
+            wish,
+            head="",
+            patience=here.patience,
+            guard=use.guard,
+        )
+    notes += [f"ONECAT_FORCE=1 over PID {line}" for line in over]
     run.done(version=result.version, notes=notes, verify=result.after.to_json())
+    pruning.prune(console, found, use.look)
     console.mark("ok", f"installed {result.project} {result.version}")
     console.say(f"  environment  {found.environment}")
     for note in notes:
         console.say(f"  work-round   {note}")
     console.say(f"  record       {run.record.file}")
     return result
+
+
+def _kept(wheel: Path, folder: Path) -> Path:
+    """Keep the wheel beside those that were built here: a download may be cleared."""
+    try:
+        return Path(shutil.copy2(wheel, folder / wheel.name))
+    except OSError as exc:
+        raise unwritable(folder / wheel.name, exc) from exc

@@ -8,13 +8,14 @@ target's would miss it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.state import SENTINEL, StateRoot
+from tools.rig.base.state import SENTINEL, StateRoot, home_of
+from tools.rig.builds import generations, record
 from tools.rig.builds import profile as profiles
-from tools.rig.builds import record
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE
 from tools.rig.host import look
@@ -70,7 +71,7 @@ def of(checkout: Path, seen: Checkout | None = None) -> Linked | None:
     """
     its = look.checkout(checkout) if seen is None else seen
     link = its.link
-    real = Path(link.real)
+    real = home_of(Path(link.real))
     if link.kind != "link" or real.parent.name != "venvs":
         return None
     marks = (real / SENTINEL, real.parent / SENTINEL)
@@ -85,6 +86,18 @@ def of_scene(found: Scene) -> list[Linked]:
     if found.settings.source is None and found.checkout != HERE:
         looked.append(of(HERE))
     return [other for other in looked if other is not None]
+
+
+def with_builds(found: Scene) -> Scene:
+    """Return the scene, or where it has no builds the one that a ``.venv`` leads to."""
+    if generations.listing(found.root, found.environment.name, sizes_s=0):
+        return found
+    for other in of_scene(found):
+        place, root = other.environment, StateRoot(other.environment.parent.parent)
+        if generations.listing(root, place.name, sizes_s=0):
+            changes = {"environment": place, "checkout": other.checkout, "root": root}
+            return dataclasses.replace(found, **changes)
+    return found
 
 
 def to_prove(found: Scene) -> tuple[Path, Profile, Path | None] | None:

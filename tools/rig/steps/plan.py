@@ -129,6 +129,8 @@ def compose(
     places = Places(
         scene.checkout,
         scene.environment,
+        scene.placing.bench,
+        scene.root.generations / scene.environment.name / build_id,
         scene.root.tmp / scene.environment.name,
         scene.deps,
         scene.root.cache,

@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import ExitCode, Interrupted, RigError, StepFailed
+from tools.rig.base.errors import (
+    ExitCode,
+    Interrupted,
+    InUseError,
+    RigError,
+    StepFailed,
+)
 from tools.rig.base.state import StateRoot
 from tools.rig.builds.record import Record
 
@@ -64,7 +70,9 @@ class Run:
             self._end("interrupted", ExitCode.INTERRUPTED, error=str(value))
         else:
             code = value.code if isinstance(value, RigError) else ExitCode.FAILED
-            self._end("failed", code, error=str(value))
+            # what was built is there, though not in force
+            result = "kept" if isinstance(value, InUseError) else "failed"
+            self._end(result, code, error=str(value))
 
     def _end(self, result: str, code: ExitCode, **values: Any) -> None:
         seconds = round(self.seconds, 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import RigError, UsageError
+from tools.rig.base.errors import CannotError, RigError, UsageError
 from tools.rig.base.state import StateRoot, write_text
 from tools.rig.builds.report import plain, sources
 from tools.rig.builds.report import sheet as sheets
@@ -60,7 +60,7 @@ def report(
     root
         Where logs and tools lie.
     output
-        The file to write; one below the state root when None.
+        The file or the folder to write to; one below the state root when None.
     artist
         Who draws; tests have their own.
 
@@ -79,7 +79,10 @@ def report(
     )
     sheet = sheets.sheet(facts)
     drawn, plots, note = _drawn(sheet, root, console, artist)
-    file = (output or root.make(root.path / "reports") / f"{name}.html").absolute()
+    file = output or root.make(root.path / "reports")
+    if file.is_dir():
+        file /= f"{name}.html"
+    file = file.absolute()
     write_text(file, page(facts, drawn, note))
     if note:
         console.mark("warn", note)
@@ -112,28 +115,41 @@ def chosen(
     else:
         found = [r for r in readable if r.get("objects")][:1] or readable[:1]
     if len(found) != 1 or found[0].get("result") == "unreadable":
-        many = [str(r.get("id")) for r in found]
-        raise UsageError(
-            f"there is no build {build}"
-            if build and not found
-            else "there are no builds yet"
-            if not found
-            else f"{build} names {len(found)} builds"
-            if len(found) > 1
-            else f"the record of {build} cannot be read",
-            details=many if len(many) > 1 else (),
-            hint="invoke builds" if records else "invoke build-sm70",
-        )
+        raise _not_chosen(records, found, build)
     record = found[0]
     older = readable[readable.index(record) + 1 :]
     same = [r for r in older if r.get("result") == "done" and _alike(r, record)]
     return record, same[0] if same else None
 
 
-def root_of(record: Mapping[str, Any]) -> StateRoot | None:
-    """Return the state root that a build kept its log in."""
-    log = record.get("log")
-    return StateRoot(Path(str(log)).parent.parent) if log else None
+def _not_chosen(
+    records: Sequence[Mapping[str, Any]],
+    found: Sequence[Mapping[str, Any]],
+    build: str,
+) -> UsageError:
+    """Return the error for a name that is no build's, or several builds'."""
+    if not records:
+        return UsageError("there are no builds yet", hint="invoke build-sm70")
+    what = f"there is no build {build}" if build else "no record can be read"
+    if found:
+        what = f"the record of {build} cannot be read"
+    names = [str(r.get("id")) for r in found]
+    if len(names) > 1:
+        what = f"{build} names {len(names)} builds"
+    return UsageError(what, details=names[1:] and names, hint="invoke builds")
+
+
+def root_of(record: Mapping[str, Any]) -> StateRoot:
+    """Return the state root that a build kept its log in.
+
+    Raises
+    ------
+    CannotError
+        When its record does not tell.
+    """
+    if not record.get("log"):
+        raise CannotError(f"the record of {record.get('id')} names no log")
+    return StateRoot(Path(str(record["log"])).parent.parent)
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -160,5 +176,7 @@ def _drawn(
     try:
         return artist.draw(sheet, root, console), "matplotlib", ""
     except RigError as exc:
-        note = f"The plots are drawn without matplotlib: {exc.what}."
+        note = f"The plots are simpler ones, made without matplotlib: {exc.what}."
+        for line in exc.details[-3:]:
+            console.say(f"  {line}")
         return plain.drawings(sheet), "plain", note

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,7 @@ from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan, plan
 from tools.rig.builds.settle import act
 from tools.rig.builds.survey import facts
 from tools.rig.guard import gate
-from tools.rig.guard.lock import BuildLock
-from tools.rig.steps.alone import DYING_S
+from tools.rig.steps.alone import alone
 from tools.rig.steps.scene import Scene
 
 __all__ = [
@@ -144,10 +142,7 @@ def guarded(
         As for :func:`venv_local`.
     """
     place, checkout = found.environment, found.checkout
-    found.root.make(found.root.venvs)
-    with BuildLock(place, checkout, " ".join(sys.argv), console=console) as lock:
-        # what a build that was killed left takes some seconds to go
-        patience = DYING_S if lock.taken_over else 0.0
+    with alone(console, found) as here:
         force = found.settings.force
         made = act(
             found.placing,
@@ -155,7 +150,7 @@ def guarded(
             env=found.env,
             # one that serves is left as it is, whoever uses it
             before_moving=lambda: guard(
-                console, place, checkout, force=force, patience=patience
+                console, place, checkout, force=force, patience=here.patience
             ),
         )
     return VenvResult(found.placing, made)

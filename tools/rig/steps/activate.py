@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""``activate`` and ``rollback``: another kept build comes into force, in one step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tools.rig.base.console import Console
+from tools.rig.base.errors import UsageError
+from tools.rig.builds import generations
+from tools.rig.guard import gate
+from tools.rig.host import git
+from tools.rig.steps import switching
+from tools.rig.steps.alone import alone
+from tools.rig.steps.git_safe import git_safe
+from tools.rig.steps.scene import Scene
+from tools.rig.steps.switching import Wish
+
+
+@dataclass(frozen=True)
+class Activated:
+    """Which build is in force now, and which was before."""
+
+    active: str
+    previous: str | None
+    environment: str
+    mode: str
+    version: str
+    commit: str
+    verified: bool
+    seconds: float
+    over: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def activate(
+    console: Console,
+    found: Scene,
+    name: str,
+    wish: Wish,
+    *,
+    guard: Callable[..., Any] = gate.guard,
+    head: Callable[..., str] = git.head,
+) -> Activated:
+    """Switch to the build that `name` names, or to the previous one.
+
+    Parameters
+    ----------
+    name
+        An id, or its beginning; nothing for the previous one.
+    wish
+        Whether to wait, and for whom. Its ``any_commit`` places an overlay's libraries
+        although the checkout is at another commit.
+    guard, head
+        Seams for tests.
+
+    Raises
+    ------
+    UsageError
+        When there is no such build, or its libraries are of another commit.
+    InUseError
+        When someone builds it, or uses what is in force.
+    """
+    began = time.monotonic()
+    with alone(console, found) as here:
+        switching.settle(console, found)
+        to = generations.find(found.root, found.environment.name, name)
+        if generations.active_id(found.root, found.environment.name) == to.id:
+            raise UsageError(f"{to.id} is in force already", hint="invoke builds")
+        at = ""
+        if to.mode == "editable":
+            shims = found.root.make(found.root.shims)
+            trust = git_safe(console, [found.checkout], found.env, shims, found.mirrors)
+            at = head(found.checkout, {**found.env, **trust.env})
+        done, over = switching.switch_on(
+            console, found, to, wish, head=at, patience=here.patience, guard=guard
+        )
+    if not to.verified:
+        console.mark("warn", f"{to.id} was not verified when it was made")
+    console.say(f"  environment  {found.environment}")
+    console.say(f"  version      {to.version} ({to.commit or 'no commit known'})")
+    return Activated(
+        done.active,
+        done.previous,
+        str(found.environment),
+        to.mode,
+        to.version,
+        to.commit,
+        to.verified,
+        round(time.monotonic() - began, 2),
+        tuple(over),
+    )

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The environment that a build ends in: made beside the one in force, at its own place.
+
+Nothing that is in force is touched here. What fails is taken away again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tools.rig.base.errors import RigError
+from tools.rig.builds import generations, overlay, wheel
+from tools.rig.builds import plan as plans
+from tools.rig.builds.generations import Generation
+from tools.rig.builds.profile import Profile
+from tools.rig.steps.build_tools import Tools
+from tools.rig.steps.scene import Scene
+
+
+@contextlib.contextmanager
+def new(
+    found: Scene, name: str, use: Tools, env: Mapping[str, str]
+) -> Iterator[Generation]:
+    """Make an empty environment for a build; it goes again when what follows fails.
+
+    Parameters
+    ----------
+    found
+        Whose generation it is.
+    name
+        The build's id.
+    use
+        What is asked and started.
+    env
+        Our environment.
+
+    Raises
+    ------
+    StepFailed
+        When it cannot be made, or what an earlier build left cannot be taken away.
+    """
+    place = found.environment.name
+    generations.sweep(found.root, place)
+    folder = generations.begin(found.root, place, name, " ".join(sys.argv))
+    try:
+        use.make_venv(found.placing, folder, found.placing.bench / "bin/python", env)
+        yield Generation(name, folder, profile=found.profile.name)
+    except BaseException:
+        # a killed one is swept by the next build; this only gives the space back now
+        with contextlib.suppress(RigError):
+            generations.remove(found.root, place, name)
+        raise
+
+
+def libraries(
+    built: Path, checkout: Path, profile: Profile, use: Tools, env: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the members of a wheel that the build made, and their places.
+
+    Parameters
+    ----------
+    built
+        The wheel.
+    checkout
+        The source tree that it was built from.
+    profile
+        Knows which folders lie elsewhere in the checkout.
+    """
+    moved = profile.overlay_moved
+    tracked = set(use.tracked(checkout, env))
+    for start, other in moved.items():
+        here = [t for t in tracked if t.startswith(other)]
+        tracked |= {start + t[len(other) :] for t in here}
+    made = wheel.made_files(built, tracked)
+    return tuple((member, _where(member, moved)) for member in made)
+
+
+def put_on_path(one: Generation, checkout: Path, profile: Profile) -> None:
+    """Let an editable environment find the parts that its own finder does not map."""
+    site = next((one.folder / "lib").glob("python3*/site-packages"))
+    folders = [checkout / folder for folder in profile.overlay_paths]
+    overlay.put_on_path(site, profile.project, folders)
+
+
+def hollow(built: Path, wheels: Path) -> Mapping[str, str]:
+    """Return the open places of an editable install, filled."""
+    return {"hollow_wheel": str(wheel.hollow(built, wheels / "hollow"))}
+
+
+def whole(built: Path) -> Mapping[str, str]:
+    """Return the open places of a wheel's install, filled."""
+    return {"wheel": plans.location(built)}
+
+
+def _where(member: str, moved: Mapping[str, str]) -> str:
+    for start, other in moved.items():
+        if member.startswith(start):
+            return other + member[len(start) :]
+    return member

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Old builds go when there are too many of them, or too little room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tools.rig.base.console import Console, size
+from tools.rig.base.errors import StepFailed
+from tools.rig.builds import generations
+from tools.rig.builds.candidates import NEED_AGAIN_BYTES
+from tools.rig.builds.generations import Generation
+from tools.rig.guard import gate
+from tools.rig.guard.scan import ScanResult
+from tools.rig.guard.targets import Targets
+from tools.rig.host import storage
+from tools.rig.steps.scene import Scene
+
+Look = Callable[[Targets], ScanResult]
+
+
+def users(
+    found: Iterable[Generation], look: Look = gate.look_at
+) -> dict[str, ScanResult]:
+    """Return who runs from each generation; those that nobody is seen in are left out.
+
+    One that may be in use and cannot be looked into counts as used.
+    """
+    out = {}
+    for one in found:
+        seen = look(Targets.of(one.folder, None))
+        if not seen.free:
+            out[one.id] = seen
+    return out
+
+
+def prune(console: Console, found: Scene, look: Look = gate.look_at) -> None:
+    """Remove what the settings do not keep; the caller holds the lock.
+
+    Nothing depends on it, so what cannot be removed is a warning.
+    """
+    root, place = found.root, found.environment.name
+    try:
+        known = generations.listing(root, place)
+        free, _ = storage.free(root.path)
+        keep = found.settings.keep_builds
+        need = max(0, NEED_AGAIN_BYTES - free)
+        asked = generations.prune(known, keep, need)
+        in_use = users([g for g in known if g.id in asked], look)
+        gone = generations.prune(known, keep, need, in_use)
+        for one in known:
+            if one.id in gone:
+                generations.remove(root, place, one.id)
+                freed = f", {size(one.own_bytes)} freed" if one.own_bytes else ""
+                console.mark("ok", f"old build {one.id} removed{freed}")
+    except StepFailed as exc:
+        console.mark("warn", f"old builds stay: {exc.what}")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The step ``serve-tp2``: start a server, and come back when a token came out of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.console import Console, duration
+from tools.rig.base.daemon import Daemon
+from tools.rig.base.errors import ExitCode, Interrupted, RigError
+from tools.rig.base.state import StateRoot
+from tools.rig.host import gpu
+from tools.rig.serve import cards, life, members, probe, stop
+from tools.rig.serve import record as records
+from tools.rig.serve.loading import Follower
+from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.record import ServerRecord
+
+READY_S = 1800.0
+"""Seconds that a server may take until it is ready."""
+
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that was started.
+
+    ``seconds`` is the time until it was ready, ``first_token_s`` how much of that the
+    first completion took; ``exit_code`` that of a server in the foreground.
+    """
+
+    name: str
+    pid: int
+    url: str
+    model: str
+    served_name: str
+    log: str
+    seconds: float
+    first_token_s: float
+    text: str
+    exit_code: int = ExitCode.OK
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {**self.__dict__}
+
+
+def serve(
+    console: Console,
+    plan: ServePlan,
+    root: StateRoot,
+    *,
+    foreground: bool = False,
+    timeout: float = READY_S,
+    ask: cards.Ask = gpu.read,
+) -> Served:
+    """Start a server; in the foreground, also stay until it ends.
+
+    Parameters
+    ----------
+    foreground
+        Show its log and stop it on Ctrl-C, SIGTERM and SIGHUP.
+    timeout
+        Seconds until it must be ready.
+    ask
+        Reads the cards.
+
+    Raises
+    ------
+    InUseError
+        When its name, its port or its environment is not free.
+    StepFailed
+        When it does not become ready, with the root cause; nothing of it is left then.
+    Interrupted
+        When we are told to stop; nothing of it is left.
+    """
+    for line in plan.lines():
+        console.say(f"  {line}")
+    start = time.monotonic()
+    record, daemon = life.begin(root, plan, ask=ask)
+    with daemon:
+        try:
+            with console.step(f"starting {plan.name}"):
+                said = _until_ready(console, root, record, timeout, foreground)
+            done = _served(record, time.monotonic() - start, said)
+            console.mark(
+                "ok",
+                f"{record.name} is ready at {done.url} after {duration(done.seconds)}: "
+                f"it said {said.text!r}",
+            )
+            if foreground:
+                _stay(console, record)
+                records.remove(root, record)
+                return done
+            daemon.release()
+            return done
+        except KeyboardInterrupt:
+            _stop(console, root, record, daemon)
+            raise Interrupted(
+                f"interrupted; the server {record.name} was stopped"
+            ) from None
+        except RigError:
+            _stop(console, root, record, daemon)
+            raise
+
+
+def _until_ready(
+    console: Console,
+    root: StateRoot,
+    record: ServerRecord,
+    timeout: float,
+    foreground: bool,
+) -> probe.Completion:
+    told = ""
+
+    def on_stage(stage: str) -> None:
+        nonlocal told
+        words = f"{stage}" if stage.endswith("%") else ""
+        if words:
+            console.live(f"  {words}")
+        elif stage != told and not foreground:
+            told = stage
+            console.say(f"  {stage}")
+
+    said = life.wait_until_ready(
+        record,
+        timeout=timeout,
+        key=probe.key_of(record),
+        on_stage=on_stage,
+        on_lines=(lambda lines: _show(console, lines)) if foreground else _ignore,
+    )
+    console.clear()
+    record.ready = time.time()
+    there = members.note(record)
+    record.roles = dict(Counter(member.role for member in there))
+    records.save(root, record)
+    return said
+
+
+def _stay(console: Console, record: ServerRecord) -> None:
+    """Show the log until the server ends.
+
+    Raises
+    ------
+    StepFailed
+        When it ended by itself and not with 0.
+    """
+    follower = Follower(Path(record.log), from_end=True)
+    while members.of(record):
+        _show(console, follower.lines())
+        time.sleep(_LOOK_S)
+    _show(console, follower.lines())
+    ended = life.how_it_ended(record)
+    console.say(f"the server {record.name}: {ended}")
+    if ended != "it ended with exit status 0":
+        raise life.why_it_ended(record, "ended by itself")
+
+
+def _stop(
+    console: Console, root: StateRoot, record: ServerRecord, daemon: Daemon
+) -> None:
+    """Take a server back that we started; a second Ctrl-C makes it quick."""
+    console.clear()
+    try:
+        stop.stop(root, record, say=console.say)
+    except KeyboardInterrupt:
+        stop.stop(root, record, drain=0, say=console.say)
+    except RigError as exc:
+        # the reason why it had to be stopped is told as the error
+        for line in exc.lines():
+            console.say(line)
+    finally:
+        daemon.tether.close()
+
+
+def _served(record: ServerRecord, seconds: float, said: probe.Completion) -> Served:
+    host = f"[{record.address}]" if ":" in record.address else record.address
+    return Served(
+        name=record.name,
+        pid=record.pid,
+        url=f"http://{host}:{record.port}/v1",
+        model=record.model,
+        served_name=record.served_name,
+        log=record.log,
+        seconds=seconds,
+        first_token_s=said.seconds,
+        text=said.text,
+    )
+
+
+def _show(console: Console, lines: list[str]) -> None:
+    for line in lines:
+        console.say(line)
+
+
+def _ignore(lines: list[str]) -> None:
+    """Take the lines of a log that nobody reads now."""

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The step ``serve-logs``: the end of a server's log, and what comes after it."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+from tools.rig.base import redact
+from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.state import StateRoot
+from tools.rig.serve import members
+from tools.rig.serve import record as records
+from tools.rig.serve.loading import Follower
+from tools.rig.serve.record import ServerRecord
+from tools.rig.steps.serve_stop import pick
+
+LINES = 100
+"""Lines of the end that are shown."""
+
+_LOOK_S = 0.25
+
+
+def serve_logs(
+    root: StateRoot,
+    name: str = "",
+    *,
+    follow: bool = False,
+    lines: int = LINES,
+    out: TextIO | None = None,
+) -> None:
+    """Print the end of a log; follow it across rotations until the server ends.
+
+    The log of a server that is gone is there as well.
+
+    Parameters
+    ----------
+    follow
+        Go on until the server ends, or Ctrl-C.
+    lines
+        How many of the end.
+    out
+        Where to; standard output when None.
+
+    Raises
+    ------
+    UsageError
+        When it is not clear which one.
+    StepFailed
+        When there is no log.
+    """
+    sink = sys.stdout if out is None else out
+    record, log = _find(root, name)
+    follower = Follower(log)
+    kept: collections.deque[str] = collections.deque(maxlen=max(1, lines))
+    while new := follower.lines():
+        kept.extend(new)
+    if not kept and not log.exists():
+        raise StepFailed(f"there is no log {log}", hint="invoke serve-status")
+    _write(sink, kept)
+    while follow and record is not None:
+        there = members.of(record)
+        _write(sink, follower.lines())
+        if not there:
+            return
+        time.sleep(_LOOK_S)
+
+
+def _find(root: StateRoot, name: str) -> tuple[ServerRecord | None, Path]:
+    try:
+        record = pick(root, name)
+        return record, Path(record.log)
+    except UsageError:
+        log = records.path_of(root, name).with_suffix(".log") if name else None
+        if log is None or not log.is_file():
+            raise
+        return None, log
+
+
+def _write(sink: TextIO, lines: collections.deque[str] | list[str]) -> None:
+    for line in lines:
+        sink.write(redact.text(line) + "\n")
+    sink.flush()

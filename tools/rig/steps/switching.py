@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Brings a built generation into force, once nobody uses the one that is.
+
+The scan comes last, when everything is written and only renames are left. Who started
+in the moment between is found by a second scan; then the switch is taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.console import Console, duration
+from tools.rig.base.errors import InUseError, RigError
+from tools.rig.builds import generations, switch
+from tools.rig.builds.generations import Generation
+from tools.rig.builds.switch import Switched
+from tools.rig.guard import gate
+from tools.rig.guard.gate import InUse
+from tools.rig.steps.scene import Scene
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a switch is to be made.
+
+    ``when_free`` waits for those who use what is in force, ``force`` switches over
+    them, ``any_commit`` places libraries of another commit than the checkout's.
+    """
+
+    when_free: bool = False
+    force: bool = False
+    any_commit: bool = False
+
+
+def switch_on(
+    console: Console,
+    found: Scene,
+    to: Generation,
+    wish: Wish,
+    *,
+    head: str,
+    proved: Callable[[], Any] | None = None,
+    patience: float = 0.0,
+    guard: Callable[..., Any] = gate.guard,
+) -> tuple[Switched, list[str]]:
+    """Switch to a generation; return what was done and over whom.
+
+    The caller holds the lock of the environment.
+
+    Parameters
+    ----------
+    found
+        Whose environment it is.
+    to
+        A complete generation.
+    wish
+        Whether to wait, and for whom.
+    head
+        The checkout's commit in full.
+    proved
+        Called after the switch; what it raises takes the switch back.
+    patience
+        Seconds to wait for those who are about to leave.
+    guard
+        A seam for tests.
+
+    Raises
+    ------
+    InUseError
+        When somebody uses what is in force; the generation is kept (exit 4).
+    RigError
+        When it cannot be switched to, or is not what it should be.
+    """
+    root, place = found.root, found.environment.name
+    before = switch.active(root, place)
+    old = found.environment.resolve()
+    checkout = found.checkout if to.mode == "editable" else None
+    over: list[str] = []
+
+    def look(seconds: float = 0.0) -> None:
+        try:
+            seen = guard(console, old, checkout, force=wish.force, patience=seconds)
+        except InUse as exc:
+            raise _kept(exc, old, to) from exc
+        over[:] = gate.process_lines(seen) if wish.force else []
+
+    look(math.inf if wish.when_free else patience)
+    done = switch.switch(
+        root,
+        place,
+        to,
+        head=head,
+        force=wish.any_commit,
+        before=look,
+    )
+    try:
+        if not wish.force:
+            look()
+        if proved is not None:
+            proved()
+    except BaseException:
+        _back(console, found, before)
+        raise
+    console.mark("ok", f"switched to {to.id} ({duration(done.seconds)})")
+    return done, over
+
+
+def _kept(seen: InUse, old: Path, to: Generation) -> InUseError:
+    return InUse(
+        old,
+        seen.found,
+        f"the build {to.id} is kept and not switched on: stop them first, or set "
+        "ONECAT_FORCE=1 to switch anyway",
+        f"invoke activate --build {to.id} --when-free",
+    )
+
+
+def _back(console: Console, found: Scene, before: Generation | None) -> None:
+    """Take a switch back; where nothing was before, there is nothing to go back to."""
+    if before is None or not before.complete:
+        console.mark("warn", "no build was in force before, so the new one stays")
+        return
+    # the first failure is the one to tell
+    with contextlib.suppress(RigError):
+        switch.switch(found.root, found.environment.name, before, force=True)
+        console.mark("warn", f"switched back to {before.id}")
+
+
+def settle(console: Console, found: Scene) -> None:
+    """Finish or undo a switch that was interrupted; the caller holds the lock."""
+    settled = switch.settle(found.root, found.environment.name)
+    if settled:
+        console.say(f"  an interrupted switch was {settled}")
+
+
+def listed(found: Scene) -> list[Generation]:
+    """Return the generations of a scene, newest first."""
+    return generations.listing(found.root, found.environment.name)
