@@ -42,17 +42,19 @@ _ROOT = Path(__file__).parents[3]
 class Daemon:
     """A server that was started: the leader of its session, and the program itself.
 
-    ``tether`` is what a server in the foreground hangs on: when it is closed, also by
-    our own death, the server is stopped.
+    It hangs on a tether: while we hold that, our end, by whatever signal, is the
+    server's end too. :meth:`release` lets it live alone.
     """
 
     session: int
     pid: int
-    tether: FileIO | None = None
+    tether: FileIO
 
-    def let_go(self) -> None:
-        """Close the tether."""
-        if self.tether is not None:
+    def release(self) -> None:
+        """Let the server outlive us."""
+        if not self.tether.closed:
+            with contextlib.suppress(OSError):
+                self.tether.write(b"k")
             self.tether.close()
 
     def __enter__(self) -> Daemon:
@@ -65,8 +67,8 @@ class Daemon:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the tether."""
-        self.let_go()
+        """Close the tether: a server that was not released is told to stop."""
+        self.tether.close()
 
 
 def start(
@@ -76,7 +78,6 @@ def start(
     cwd: Path,
     log: Path,
     end: Path,
-    tethered: bool = False,
     grace: float = 15.0,
     most: int = MOST_BYTES,
     kept: int = KEPT,
@@ -96,10 +97,8 @@ def start(
         ``ended`` (seconds since 1970), ``asked`` whether it was told to stop,
         ``orphans`` and ``killed`` (processes that it left), ``shm_removed``, ``lost``
         (bytes of output that the disk did not take).
-    tethered
-        Stop it when we end, however we end.
     grace
-        Seconds that it then gets to stop by itself.
+        Seconds that it gets to stop by itself when its tether ends.
     most, kept
         Bytes of one log, and older logs that are kept.
 
@@ -124,7 +123,7 @@ def start(
         "end": os.fspath(end),
         "most": most,
         "kept": kept,
-        "tether": read_end if tethered else -1,
+        "tether": read_end,
         "grace": grace,
     }
     python = [sys.executable, "-I", "-S", "-B", "-c", _KEEPER, os.fspath(_ROOT)]
@@ -135,7 +134,7 @@ def start(
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             merge=True,
-            keep_fd=read_end if tethered else None,
+            keep_fd=read_end,
         )
     except OSError as exc:
         tether.close()
@@ -147,9 +146,7 @@ def start(
     except BaseException:
         tether.close()
         raise
-    if not tethered:
-        tether.close()
-    return Daemon(report["session"], report["pid"], tether if tethered else None)
+    return Daemon(report["session"], report["pid"], tether)
 
 
 def how_it_ended(end: Path) -> dict[str, object] | None:

@@ -46,8 +46,8 @@ class Keeper:
     ----------
     order
         ``log`` and ``end`` (files), ``most`` (bytes of one log), ``kept`` (older logs),
-        ``tether`` (a descriptor whose closing means stop, or -1), ``grace`` (seconds
-        for a server that must stop with its tether).
+        ``tether`` (a pipe whose end means stop, and a letter in it: go on alone),
+        ``grace`` (seconds for a server that must stop with its tether).
     """
 
     def __init__(self, order: dict[str, Any], program: list[str]) -> None:
@@ -128,9 +128,12 @@ class Keeper:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.woken, 4096)
         if self.tether in ready and self.tether >= 0:
+            # one letter: the server may live without us; the end: we are gone
+            if not os.read(self.tether, 1):
+                self.asked.append(signal.SIGTERM)
+                self.patience = time.monotonic() + float(self.order["grace"])
+            os.close(self.tether)
             self.tether = -1
-            self.asked.append(signal.SIGTERM)
-            self.patience = time.monotonic() + float(self.order["grace"])
         self._reap()
 
     def _reap(self) -> None:

@@ -11,30 +11,39 @@ import contextlib
 import os
 from collections.abc import Iterable
 
-SHM = "/dev/shm/"
+SHM = "/dev/shm"
 
 
-def mapped(pids: Iterable[int], proc: str = "/proc") -> dict[str, int]:
-    """Return the files below /dev/shm that processes map, with their inodes."""
-    found: dict[str, int] = {}
+def mapped(
+    pids: Iterable[int], proc: str = "/proc", folder: str = SHM
+) -> dict[str, int]:
+    """Return the files below /dev/shm that processes map, with their inodes.
+
+    By inode, since the C library makes a semaphore under another name than the one that
+    it keeps: the map then says that the file was deleted.
+    """
+    inodes = set()
     for pid in pids:
         with contextlib.suppress(OSError), open(f"{proc}/{pid}/maps", "rb") as fh:
             for line in fh.read().splitlines():
                 fields = line.split(None, 5)
-                if len(fields) < 6 or not fields[5].startswith(SHM.encode()):
-                    continue
-                if not fields[5].endswith(b" (deleted)"):
-                    found[os.fsdecode(fields[5])] = int(fields[4])
+                if len(fields) == 6 and fields[5].startswith(f"{folder}/".encode()):
+                    inodes.add(int(fields[4]))
+    found = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries if inodes else ():
+            if entry.inode() in inodes:
+                found[entry.path] = entry.inode()
     return found
 
 
-def remove(files: dict[str, int], proc: str = "/proc") -> list[str]:
+def remove(files: dict[str, int], proc: str = "/proc", folder: str = SHM) -> list[str]:
     """Delete those of `files` that are still the same, ours and mapped by nobody."""
-    here = {p: i for p, i in files.items() if _is_ours(p, i)}
+    here = {path: inode for path, inode in files.items() if _is_ours(path, inode)}
     if not here:
         return []
     everybody = [int(name) for name in os.listdir(proc) if name.isdigit()]
-    used = mapped(everybody, proc)
+    used = mapped(everybody, proc, folder)
     removed = []
     for path in sorted(set(here) - set(used)):
         with contextlib.suppress(OSError):

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""How a server comes to life: started once, recorded, waited for until it speaks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import filelock
+
+from tools.rig.base import daemon, redact
+from tools.rig.base.daemon import Daemon
+from tools.rig.base.errors import InUseError, RigError, StepFailed, UsageError
+from tools.rig.base.state import StateRoot
+from tools.rig.diagnose import examine, words
+from tools.rig.guard import lock
+from tools.rig.host import gpu, processes
+from tools.rig.serve import cards, members, probe
+from tools.rig.serve import record as records
+from tools.rig.serve.loading import Follower, stage, version
+from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.record import ServerRecord
+
+POLL_S = 0.2
+FIRST_TOKEN_S = 300.0
+"""Seconds for the first token: some kernels are compiled when they are first used."""
+
+_LOCK_S = 30.0
+
+
+def begin(
+    root: StateRoot,
+    plan: ServePlan,
+    *,
+    env: Mapping[str, str] | None = None,
+    ask: cards.Ask = gpu.read,
+) -> tuple[ServerRecord, Daemon]:
+    """Start a server and record it; it hangs on us until it is released.
+
+    Parameters
+    ----------
+    env
+        Our own environment when None.
+    ask
+        Reads the cards.
+
+    Raises
+    ------
+    InUseError
+        When a server of that name or on that port runs, when something else has the
+        port, or when the environment is being built.
+    RigError
+        When it cannot be started or recorded.
+    """
+    env = os.environ if env is None else env
+    root.make(records.folder(root))
+    with _alone(root):
+        _check(root, plan)
+        token = secrets.token_hex(8)
+        record = records.of_plan(plan, token, time.time())
+        record.baseline = cards.baseline(plan.cards, ask)
+        started = daemon.start(
+            plan.argv,
+            env={**environment(plan, env), records.TOKEN: token},
+            cwd=plan.cwd,
+            log=plan.log,
+            end=record.end,
+            grace=plan.drain_s + 15.0,
+        )
+        try:
+            record.pid, record.session = started.pid, started.session
+            record.start_ticks = processes.start_time(started.pid) or 0
+            record.session_ticks = processes.start_time(started.session) or 0
+            records.save(root, record)
+        except BaseException:
+            started.tether.close()
+            raise
+    return record, started
+
+
+def environment(plan: ServePlan, env: Mapping[str, str]) -> dict[str, str]:
+    """Return a server's whole environment; the API key is read from its file.
+
+    Raises
+    ------
+    UsageError
+        When the file holds no key.
+    """
+    made = {k: v for k, v in env.items() if k not in plan.unset}
+    made.update(plan.env)
+    if plan.api_key_file is not None:
+        key = probe.read_key(plan.api_key_file)
+        if not key:
+            raise UsageError(
+                f"there is no key in {plan.api_key_file}",
+                hint="write one line with the key into it, and chmod 600",
+            )
+        made["VLLM_API_KEY"] = key
+    return made
+
+
+def wait_until_ready(
+    record: ServerRecord,
+    *,
+    timeout: float,
+    key: str,
+    on_lines: Callable[[list[str]], None] = lambda lines: None,
+    on_stage: Callable[[str], None] = lambda stage: None,
+) -> probe.Completion:
+    """Wait until a token that makes sense came out of a server that was started.
+
+    Parameters
+    ----------
+    timeout
+        Seconds for everything.
+    on_lines, on_stage
+        Get the new lines of its log, and each stage that they name.
+
+    Raises
+    ------
+    StepFailed
+        When the server ended, when what comes out is no text, or when time is up.
+    """
+    deadline = time.monotonic() + timeout
+    follower = Follower(Path(record.log))
+    while True:
+        lines = follower.lines()
+        if lines:
+            on_lines(lines)
+            record.version = record.version or version(lines)
+            if stage(lines):
+                on_stage(stage(lines))
+        if not members.api_alive(record):
+            _let_it_finish(record)
+            on_lines(follower.lines())
+            raise why_it_ended(record)
+        if time.monotonic() >= deadline:
+            raise StepFailed(
+                f"the server {record.name} was not ready within {timeout:.0f} s",
+                usual="A large model on a slow disk takes long to load.",
+                hint=f"less {shlex.quote(record.log)}",
+            )
+        if probe.health(record).ok:
+            left = min(FIRST_TOKEN_S, deadline - time.monotonic())
+            said = probe.completion(record, timeout=max(1.0, left), key=key)
+            if said.ok:
+                return said
+            # an engine that dies under the first token takes a moment to say so
+            if said.timed_out or said.refused or said.text:
+                raise _speaks_no_sense(record, said)
+        time.sleep(POLL_S)
+
+
+def why_it_ended(record: ServerRecord, did: str = "did not start") -> StepFailed:
+    """Return the error for a server that ended by itself: the root cause in its log."""
+    ended = how_it_ended(record)
+    log = Path(record.log)
+    hint = f"less {shlex.quote(record.log)}"
+    what = f"the server {record.name} {did}"
+    try:
+        seen = examine.logs([os.fspath(log)])[0].judgement
+    except RigError:
+        return StepFailed(f"{what}: {ended}", hint=hint)
+    if seen.root is not None:
+        said = words.filled(seen.root, "en", {"venv": record.environment})
+        line = seen.root.line
+        return StepFailed(
+            f"{what}: {said.title}",
+            details=[
+                f"line {line.number} of {log}:",
+                redact.text(line.text[: words.EVIDENCE]),
+            ],
+            usual=said.cause,
+            hint=said.fix[0] if said.fix else hint,
+        )
+    telling = [redact.text(line.text[: words.EVIDENCE]) for line in seen.telling]
+    return StepFailed(
+        f"{what}: {ended}",
+        details=telling,
+        usual="Its log says no cause that is known here.",
+        hint=hint,
+    )
+
+
+def how_it_ended(record: ServerRecord) -> str:
+    """Return in words how a server ended, as its keeper wrote it down."""
+    end = daemon.how_it_ended(record.end)
+    if end is None:
+        return "it is gone, and nobody saw how it ended"
+    code = end.get("code")
+    if isinstance(code, int) and code < 0:
+        return f"it was ended by signal {-code}"
+    return f"it ended with exit status {code}"
+
+
+def _check(root: StateRoot, plan: ServePlan) -> None:
+    """Refuse what another server, or another program, is in the way of."""
+    for other in records.listing(root):
+        running = members.of(other)
+        if not running:
+            continue
+        if other.name == plan.name:
+            raise InUseError(
+                f"a server called {plan.name} is there already (PID {running[0].pid})",
+                hint=f"invoke serve-stop --name {shlex.quote(plan.name)}",
+            )
+        if other.port == plan.port:
+            raise InUseError(
+                f"port {plan.port} belongs to the server {other.name}",
+                hint=f"--port {plan.port + 1}, or invoke serve-stop --name "
+                f"{shlex.quote(other.name)}",
+            )
+    problem = port_problem(plan.host, plan.port)
+    if problem:
+        raise InUseError(
+            f"port {plan.port} of {plan.host} cannot be had: {problem}",
+            hint=f"ss -ltnp 'sport = :{plan.port}', or take --port {plan.port + 1}",
+        )
+    builder = lock.holder_of(plan.environment)
+    if builder is not None:
+        raise InUseError(
+            f"{plan.environment} is being built",
+            details=[str(builder)],
+            hint="wait until the build is done",
+        )
+
+
+def port_problem(host: str, port: int) -> str:
+    """Return why a server could not listen there, or ""."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        # as the server will do it: connections that linger are no obstacle
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+            trial.listen(1)
+        except (OSError, OverflowError) as exc:
+            return getattr(exc, "strerror", None) or str(exc)
+    return ""
+
+
+@contextlib.contextmanager
+def _alone(root: StateRoot) -> Iterator[None]:
+    """Let one server at a time look for its port and take it."""
+    lock_file = records.folder(root) / ".start.lock"
+    try:
+        with filelock.FileLock(lock_file, timeout=_LOCK_S, fallback_to_soft=False):
+            yield
+    except filelock.Timeout as exc:
+        raise InUseError(
+            "another server is being started", hint=f"fuser -v {shlex.quote(str(exc))}"
+        ) from exc
+
+
+def _let_it_finish(record: ServerRecord) -> None:
+    """Wait until the keeper has ended the rest and written down how it was."""
+    deadline = time.monotonic() + 20.0
+    while members.of(record) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _speaks_no_sense(record: ServerRecord, said: probe.Completion) -> StepFailed:
+    hint = f"less {shlex.quote(record.log)}"
+    if said.refused:
+        return StepFailed(
+            f"the server {record.name} refuses a completion: {said.problem}",
+            usual="A key that it wants and we do not know, or a model that makes no "
+            "text.",
+            hint=hint,
+        )
+    if said.timed_out:
+        return StepFailed(
+            f"the server {record.name} listens, but made {said.problem}",
+            usual="A card or a worker hangs.",
+            hint=hint,
+        )
+    return StepFailed(
+        f"the server {record.name} answers, but {said.problem}",
+        usual="A model that computes NaN answers so: a quantisation or a kernel that "
+        "does not work on this card, or damaged weights.",
+        hint=hint,
+    )

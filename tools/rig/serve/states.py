@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""In which state a server is, judged from facts alone."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class State(str, enum.Enum):
+    """What a server does, seen from a client."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    DEGRADED = "degraded"
+    HUNG = "hung"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a server.
+
+    Attributes
+    ----------
+    alive
+        Whether the API server runs.
+    was_ready
+        Whether it ever was.
+    stopping
+        Whether it was told to stop.
+    end
+        How it ended, in words; empty where nobody knows.
+    orphans
+        Processes of a dead server that live on.
+    health
+        The status of ``/health``; 0: no answer.
+    probe
+        Why no sane token came out; empty: one did; None: nobody asked.
+    timed_out
+        Whether the probe ran out of time.
+    refused
+        Whether the probe was refused (a wrong key) and so says nothing.
+    moved
+        Whether the counters of work grew during the probe; None: they could not be
+        read.
+    used_cpu
+        Whether its processes used the processor meanwhile.
+    stopped
+        Processes that a signal stopped.
+    missing
+        What should be there and is not.
+    """
+
+    alive: bool
+    was_ready: bool = True
+    stopping: bool = False
+    end: str = ""
+    orphans: tuple[str, ...] = ()
+    health: int = 200
+    probe: str | None = None
+    timed_out: bool = False
+    refused: bool = False
+    moved: bool | None = None
+    used_cpu: bool = True
+    stopped: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def judge(facts: Facts) -> tuple[State, str]:
+    """Return the state and the reason.
+
+    A server is hung when a completion ran out of time *and* its counters stood still
+    all the while; when it does not tell its counters either, its processes must have
+    stood still, or be stopped. A busy server moves, and is never called hung.
+    """
+    if not facts.alive:
+        left = f"{', '.join(facts.orphans)} left behind" if facts.orphans else ""
+        return State.DEAD, "; ".join(filter(None, [facts.end, left]))
+    if facts.stopping:
+        return State.DRAINING, "it was told to stop"
+    stopped = (
+        f"stopped by a signal: {', '.join(facts.stopped)}" if facts.stopped else ""
+    )
+    if facts.timed_out and _still(facts):
+        words = f"{facts.probe}, and nothing moved meanwhile"
+        return State.HUNG, "; ".join(filter(None, [words, stopped]))
+    if not facts.was_ready and facts.health != 200:
+        return State.STARTING, stopped
+    problems = [stopped, *facts.missing]
+    if facts.health == 503:
+        problems.append("/health says 503: its engine is dead")
+    elif facts.health != 200:
+        problems.append(
+            f"/health says {facts.health}" if facts.health else "/health is silent"
+        )
+    if facts.probe and not facts.refused:
+        busy = " although it works: it is busy" if facts.moved else ""
+        problems.append(facts.probe + busy)
+    problems = [problem for problem in problems if problem]
+    if facts.timed_out and facts.moved and len(problems) == 1:
+        return State.READY, problems[0]
+    if problems:
+        return State.DEGRADED, "; ".join(problems)
+    if facts.refused:
+        return State.READY, f"not probed: {facts.probe}"
+    return State.READY, ""
+
+
+def _still(facts: Facts) -> bool:
+    if facts.moved is None:
+        return bool(facts.stopped) or not facts.used_cpu
+    return not facts.moved
