@@ -12,6 +12,7 @@ import regex as re
 from tools.rig.base.console import cells
 
 _PIECE = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n])")
+_CUT = re.compile(r"\x1b(?:\[[?\d;]*)?\Z")
 
 
 class Terminal:
@@ -30,9 +31,14 @@ class Terminal:
         self._broken: list[bool] = [False]
         self._row = 0
         self._column = 0
+        self._rest = ""
 
     def feed(self, text: str) -> None:
         """Take what a program writes."""
+        # a code may come in two parts
+        text, self._rest = self._rest + text, ""
+        if cut := _CUT.search(text):
+            text, self._rest = text[: cut.start()], text[cut.start() :]
         at = 0
         for piece in _PIECE.finditer(text):
             assert piece.start() == at, f"not known: {text[at : at + 20]!r}"
