@@ -11,6 +11,7 @@ import pytest
 
 from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.builds import environment, profile
+from tools.rig.builds.compile_cache import CompileCache
 from tools.rig.builds.environment import Composed, Places
 
 PLACES = Places(
@@ -22,8 +23,9 @@ CHAIN = {"CUDA_HOME": "/cuda", "CUDACXX": "/cuda/bin/nvcc", "PATH": "/cuda/bin:/
 
 def compose(user: dict[str, str], cache: str = "", **chain: str) -> Composed:
     """Compose for the V100."""
+    chosen = CompileCache(cache, f"/bin/{cache}") if cache else None
     return environment.compose(
-        user, V100, PLACES, 3, {**CHAIN, **chain}, {"XDG_CONFIG_HOME": "/git"}, cache
+        user, V100, PLACES, 3, {**CHAIN, **chain}, {"XDG_CONFIG_HOME": "/git"}, chosen
     )
 
 
@@ -118,12 +120,11 @@ class TestCompileCache:
     """What makes a second build hit."""
 
     def test_ccache(self) -> None:
-        """It looks through build folders and dates, and torch's builder uses it."""
+        """It looks through build folders and dates."""
         add = compose({}, "ccache").add
         assert add["CCACHE_DIR"] == "/cache/ccache"
         assert add["CCACHE_NOHASHDIR"] == "true" and add["CCACHE_BASEDIR"] == "/src"
         assert add["CCACHE_COMPILERCHECK"] == "content"
-        assert add["PYTORCH_NVCC"] == "ccache /cuda/bin/nvcc"
 
     def test_the_users_cache(self) -> None:
         """A cache folder of the user's own stays."""
@@ -131,9 +132,11 @@ class TestCompileCache:
         assert "CCACHE_DIR" not in found.add
         assert "CCACHE_DIR=/big is yours and stays" in found.notes
 
-    def test_blank_in_the_path(self) -> None:
-        """A path that torch would split is not handed over."""
-        assert "PYTORCH_NVCC" not in compose({}, "ccache", CUDACXX="/a b/nvcc").add
+    def test_what_is_to_know(self) -> None:
+        """What choosing it had to say is said."""
+        chosen = CompileCache(note="none here")
+        found = environment.compose({}, V100, PLACES, 1, {}, {}, chosen)
+        assert found.notes == ("none here",)
 
     def test_other_caches(self) -> None:
         """Without ccache nothing is said of it."""

@@ -18,6 +18,7 @@ from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.builds import profile
+from tools.rig.builds.compile_cache import CompileCache
 from tools.rig.builds.pair import PairPlan
 from tools.rig.builds.plan import BuildPlan
 from tools.rig.host.memory import Cores, Memory
@@ -50,7 +51,8 @@ class Machine:
         patch.setattr(step.git_safe, "git_safe", self._git)
         patch.setattr(step.memory, "read", lambda: held)
         patch.setattr(step.memory, "cores", lambda: Cores(4, None, 4))
-        patch.setattr(step.shutil, "which", lambda name, path: None)
+        none = CompileCache()
+        patch.setattr(step.compile_cache, "choose", lambda setting, env: none)
         patch.setattr(step, "uv_command", lambda: ["/tools/uv"])
 
     def chosen(self, **changes: Any) -> PairPlan:
@@ -180,14 +182,12 @@ class TestCompose:
     def test_cache(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch, found: str | None
     ) -> None:
-        """A compile cache on the PATH is used as the target will use it."""
-
-        def which(name: str, path: str) -> str | None:
-            return f"/usr/bin/{name}" if name == found else None
-
-        monkeypatch.setattr(step.shutil, "which", which)
+        """The compile cache that is chosen is set up."""
+        chosen = CompileCache(found, f"/bin/{found}") if found else CompileCache()
+        monkeypatch.setattr(step.compile_cache, "choose", lambda setting, env: chosen)
         made = machine.preview()
         assert ("CCACHE_DIR" in made.env) is (found == "ccache")
+        assert ("SCCACHE_DIR" in made.env) is (found == "sccache")
 
     def test_offline(self, machine: Machine) -> None:
         """Offline, neither uv nor git may fetch."""

@@ -137,6 +137,19 @@ def torch_index(value: Any) -> str:
     return str(value)
 
 
+def compile_cache(value: Any) -> str:
+    """Read the name of a compile cache.
+
+    Raises
+    ------
+    ValueError
+        When it is none of those that are known.
+    """
+    if value not in ("auto", "ccache", "sccache", "none"):
+        raise ValueError("must be auto, ccache, sccache or none")
+    return str(value)
+
+
 def mirrors(value: Any) -> dict[str, str]:
     """Read pairs of prefix and mirror: a TOML table, or ``PREFIX=MIRROR`` words.
 
@@ -235,6 +248,14 @@ SETTINGS: tuple[Setting, ...] = (
         None,
         "distribution mirror for the toolkit (default: this machine's own)",
         "http://mirror.example/debian",
+    ),
+    Setting(
+        "compile_cache",
+        "ONECAT_COMPILE_CACHE",
+        compile_cache,
+        "auto",
+        "auto (ccache where installed, else sccache), ccache, sccache or none",
+        "sccache",
     ),
     Setting(
         "offline",

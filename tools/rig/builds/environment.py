@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.rig.base.errors import CannotError, UsageError
+from tools.rig.builds import compile_cache
+from tools.rig.builds.compile_cache import CompileCache
 from tools.rig.builds.profile import Profile
 
 _NAMED = {"Volta": ("7.0",), "Turing": ("7.5",), "Ampere": ("8.0", "8.6")}
@@ -53,7 +55,7 @@ def compose(
     jobs: int,
     toolchain: Mapping[str, str],
     git: Mapping[str, str],
-    compile_cache: str = "",
+    cache: CompileCache | None = None,
 ) -> Composed:
     """Return the variables that a build gets beside the user's own.
 
@@ -67,8 +69,8 @@ def compose(
         What ``cuda-toolkit`` and ``shim-glibc`` found (its ``PATH`` is extended).
     git
         What ``git-safe`` found.
-    compile_cache
-        ``ccache``, ``sccache`` or empty: the one that the target will pick up.
+    cache
+        The compile cache that is chosen.
 
     Raises
     ------
@@ -88,19 +90,9 @@ def compose(
         "FETCHCONTENT_BASE_DIR": str(places.deps),
         **profile.env,
     }
-    if compile_cache == "ccache":
-        defaults |= {
-            "CCACHE_DIR": str(places.cache / "ccache"),
-            # temporary build folders and debug paths must not spoil the hits
-            "CCACHE_NOHASHDIR": "true",
-            "CCACHE_BASEDIR": str(places.checkout),
-            # a toolkit that is brought anew has new dates and the same bytes
-            "CCACHE_COMPILERCHECK": "content",
-        }
-        nvcc = add.get("CUDACXX", "")
-        if nvcc and " " not in nvcc:
-            # torch's own extension builder knows no compiler launcher
-            defaults["PYTORCH_NVCC"] = f"ccache {nvcc}"
+    if cache:
+        defaults |= compile_cache.defaults(cache, places.cache, places.checkout)
+        notes += [cache.note] if cache.note else []
     for name, value in defaults.items():
         if user.get(name):
             if user[name] != value:

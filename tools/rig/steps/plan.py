@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
-from tools.rig.builds import environment, jobs, names
+from tools.rig.builds import compile_cache, environment, jobs, names
 from tools.rig.builds import plan as plans
 from tools.rig.builds.environment import Places
 from tools.rig.builds.pair import PairPlan
@@ -27,9 +26,6 @@ from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for
 
 OFFLINE = {"UV_OFFLINE": "1", "GIT_ALLOW_PROTOCOL": "file"}
 """What forbids uv, and the git that CMake starts, to fetch anything."""
-
-CACHES = ("sccache", "ccache")
-"""In the order in which the target's setup.py looks for them."""
 
 
 def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
@@ -135,7 +131,6 @@ def compose(
         scene.deps,
         scene.root.cache,
     )
-    found = [name for name in CACHES if shutil.which(name, path=scene.env.get("PATH"))]
     composed = environment.compose(
         scene.env,
         profile,
@@ -143,7 +138,7 @@ def compose(
         allowed.count,
         {**chain, **(OFFLINE if settings.offline else {})},
         git,
-        found[0] if found else "",
+        compile_cache.choose(settings.compile_cache, scene.env),
     )
     return plans.make(
         profile,
