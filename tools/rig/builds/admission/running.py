@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,12 +12,13 @@ from tools.rig.builds.admission.curves import Curve
 
 SPEEDS = tuple(1.05**power for power in range(-4, 5))
 """How many times as long as predicted a compile may take, before it is looked at."""
+_FINE = tuple(1.0175**power for power in range(-13, 14))
 SLOWER = tuple(1.12**power for power in range(3, 14))
 """Tried as well once a compile runs: another load can make it four times as long."""
 SPREAD = 0.12
 """Standard deviation of real memory over predicted memory, before it is looked at."""
 _SURE = 0.02
-_LOOKS_LIKE = 0.03
+_LOOKS_LIKE = 0.02
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Running:
 
     def __post_init__(self) -> None:
         prior = (0.3 * self.curve.peak) ** 2 + 1
-        self._fits = {k: _Fit(prior) for k in (*SPEEDS, *SLOWER)}
+        self._fits = {k: _Fit(prior) for k in (*_FINE, *SLOWER)}
         if self.elapsed_s > 0:
             self.observe(self.elapsed_s, self.bytes)
 
@@ -118,7 +118,7 @@ class Running:
             for k, f in self._fits.items()
             if self.curve.duration * k > self.elapsed_s
         }
-        usual = {k: f for k, f in left.items() if k in SPEEDS} or left
+        usual = {k: f for k, f in left.items() if k < SLOWER[0]} or left
         if not usual:
             return {}
         best = min(usual.values(), key=lambda f: f.miss)
@@ -149,11 +149,10 @@ class Running:
                 [float(self.bytes)] * count, [(self.bytes * 0.1) ** 2] * count
             )
         lives = []
-        # the true speed lies somewhere between two that are tried
-        between = (1.0,) if len(believed) > 2 else (0.98, 1.0, 1.02)
-        for (speed, fit), part in itertools.product(believed.items(), between):
-            cells = _stretched(self.curve, speed * part).cells(step, self.elapsed_s)
-            lives.append([size * fit.size for size in cells] or [0.0])
+        speeds = {next(iter(believed)), max(believed), min(believed)}
+        for speed in sorted(speeds):
+            cells = _stretched(self.curve, speed).cells(step, self.elapsed_s)
+            lives.append([size * believed[speed].size for size in cells] or [0.0])
         seen = min(1.0, self.elapsed_s / max(1.0, 0.15 * self.curve.duration))
         best = next(iter(believed.values()))
         spread = SPREAD + seen * (max(_SURE, best.miss / 2) - SPREAD)
