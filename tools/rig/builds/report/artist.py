@@ -34,8 +34,6 @@ DRAW_S = 180.0
 IDLE_S = 60.0
 """Seconds without a sign of life after which uv is given up: it is only a report."""
 
-HTTP_TIMEOUT_S = 20
-
 Drawings = dict[str, dict[str, str]]
 
 
@@ -80,9 +78,7 @@ class Artist:
         try:
             return _checked(json.loads(got.out))
         except (ValueError, AttributeError) as exc:
-            raise StepFailed(
-                f"matplotlib drew nothing that can be read: {exc}"
-            ) from exc
+            raise StepFailed(f"matplotlib drew no picture: {exc}") from exc
 
     def _environment(self, root: StateRoot, console: Console) -> Path:
         """Return the environment of this lock; make it where it is not there."""
@@ -93,7 +89,9 @@ class Artist:
         console.say("  bringing matplotlib, once, into an environment of its own")
         made_by = self.find(self.env)
         env = uv.environment(self.env, root)
-        env["UV_HTTP_TIMEOUT"] = self.env.get("UV_HTTP_TIMEOUT") or str(HTTP_TIMEOUT_S)
+        for name, value in (("UV_HTTP_TIMEOUT", "20"), ("UV_HTTP_RETRIES", "1")):
+            # nobody waits minutes for the looks of a report
+            env[name] = self.env.get(name) or value
         root.make(root.cache)
         log = root.make(root.logs) / "report-tools.log"
         root.make(root.path / "tools")
@@ -112,9 +110,10 @@ class Artist:
                 log=log,
                 cwd=work,
                 idle_s=IDLE_S,
-                # nobody waits minutes for the looks of a report
                 pauses_s=(),
             )
+            # one whose Python went away
+            remove_made(home)
             workbench.publish(beside, home)
             _sweep(homes, home)
         return home

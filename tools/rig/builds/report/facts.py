@@ -208,12 +208,8 @@ def _cache(record: Mapping[str, Any], compiles: Sequence[Compile]) -> Row | None
 def _libraries(
     record: Mapping[str, Any], earlier: Mapping[str, Any] | None
 ) -> list[Row]:
-    links = {}
-    for one in record.get("objects") or []:
-        name = str(one.get("output", "")).rpartition("/")[2]
-        start, end = number(one.get("start_s")), number(one.get("end_s"))
-        if name.endswith(".so") and start is not None and end is not None:
-            links[name] = round(end - start, 3)
+    steps = of_record(record.get("objects"), "")
+    links = {s.name: round(s.seconds, 3) for s in steps if s.kind == "link"}
     sizes = {lib["name"]: lib.get("size") for lib in libraries_of(earlier or {})}
     found = [
         {

@@ -67,7 +67,7 @@ def _name(facts: Mapping[str, Any]) -> str:
 
 def _head(facts: Mapping[str, Any], name: str) -> str:
     build = facts["build"]
-    bad = "" if build["result"] == "done" else " bad"
+    bad = "" if words.finished(facts) else " bad"
     sign = "✓" if not bad else "✗"
     when = str(build["started"] or "").replace("T", " ").replace("Z", " UTC")
     told = [build["profile"], build["commit"], when]
@@ -88,8 +88,8 @@ def _figures(facts: Mapping[str, Any]) -> str:
     work = words.made(facts)
     tiles = []
     if build["seconds"]:
-        change = words.changed(build["seconds"], earlier.get("seconds"), duration)
-        below = f"{change} against the build before" if change else ""
+        before = earlier.get("seconds") if words.finished(facts) else None
+        below = f"{duration(before)} the time before" if before else ""
         tiles.append(("Whole build", duration(build["seconds"]), below))
     if work:
         hits = sum(c["state"] == "hit" for c in work)

@@ -85,7 +85,7 @@ def _times(
 
 def _text(text: str, x: float, y: float, color: str, anchor: str = "start") -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" '
+        f'<text class="label" x="{x:.1f}" y="{y:.1f}" '
         f'style="fill:var(--{color});font-size:12px;text-anchor:{anchor}">'
         f"{escape(text)}</text>"
     )

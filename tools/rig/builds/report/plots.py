@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
-LETTER = 0.58
+LETTER = 0.63
 """Mean width of a letter, as a part of its height."""
 
 # matplotlib knows real colours alone: each of these stands for a name of the page's
@@ -97,13 +97,16 @@ def timeline(data: dict[str, Any], width: str, units: int) -> str:
     for number, (row, start, end, state, label, title) in enumerate(data["bars"]):
         name = f"c{number}"
         titles[name] = title
+        wide = max(end - start, 1.2 * data["seconds"] / units)
+        # an edge would hide what is hardly wider than itself
+        edge = 0.8 if wide > 4 * data["seconds"] / units else 0.0
         bar = patches.Rectangle(
             (start, row + 0.06),
-            end - start,
+            wide,
             0.88,
             facecolor=COLOR[state],
             edgecolor=COLOR["paper"],
-            linewidth=0.8 if lane > 10 else 0.4,
+            linewidth=edge,
             gid=name,
         )
         axes.add_patch(bar)
@@ -130,32 +133,33 @@ def memory(data: dict[str, Any], width: str, units: int) -> str:
     figures = importlib.import_module("matplotlib.figure")
     counted = data["most_running"] > 0
     high = 330 if counted else 250
-    left, foot, low = 34 / units, 26 / high, 70 / high if counted else 0.0
+    # as wide as the timeline, so that an eye can run down from one to the other
+    left, across = 0.002, 0.996
+    foot, low = 26 / high, 70 / high if counted else 0.0
     gap = 34 / high if counted else 0.0
     figure = figures.Figure(figsize=(units / 72, high / 72))
     base = foot + low + gap
-    upper = figure.add_axes((left, base, 0.995 - left, 1 - base - 24 / high))
+    upper = figure.add_axes((left, base, across, 1 - base - 24 / high))
     times = [p[0] for p in data["points"]]
     used = [p[1] for p in data["points"]]
     upper.fill_between(times, used, color=COLOR["fill"], linewidth=0)
     upper.plot(times, used, color=COLOR["cuda"], linewidth=1.6)
     upper.set_xlim(0, data["seconds"])
     upper.set_ylim(0, data["top"])
-    upper.set_yticks([v for v, _ in data["values"]], [t for _, t in data["values"]])
-    upper.grid(axis="y")
-    upper.set_axisbelow(True)
-    upper.set_title("Memory of all compiles, GiB", loc="left", x=-34 / (units - 34))
+    _heights(upper, [v for v in data["values"] if v[0]])
+    upper.set_title("Memory of all compiles, GiB", loc="left")
     _labels(upper, data)
     if counted:
-        lower = figure.add_axes((left, foot, 0.995 - left, low))
+        lower = figure.add_axes((left, foot, across, low))
         running = [p[3] or 0 for p in data["points"]]
         lower.fill_between(
             times, running, step="post", color=COLOR["quiet"], linewidth=0
         )
         lower.set_xlim(0, data["seconds"])
         lower.set_ylim(0, data["most_running"] * 1.05)
-        lower.set_yticks([0, data["most_running"]])
-        lower.set_title("Compiles at once", loc="left", x=-34 / (units - 34))
+        lower.set_yticks([])
+        most = f"Compiles at once, at most {data['most_running']}"
+        lower.set_title(most, loc="left")
         _time(lower, data["ticks"][width])
         upper.set_xticks([])
     else:
@@ -192,7 +196,8 @@ def _labels(axes: Any, data: dict[str, Any]) -> None:
         axes.annotate(
             data["budget_label"],
             end,
-            xytext=(0, 4),
+            # beside the values of the axis
+            xytext=(40 if right else 0, 4),
             textcoords="offset points",
             ha=side,
             va="bottom",
@@ -210,6 +215,23 @@ def _labels(axes: Any, data: dict[str, Any]) -> None:
         color=COLOR["ink"],
         gid="label-peak",
     )
+
+
+def _heights(axes: Any, values: list[Any]) -> None:
+    """Rule lines at values, each with its value on it."""
+    axes.set_yticks([v for v, _ in values], ["" for _ in values])
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    for number, (value, label) in enumerate(values):
+        axes.annotate(
+            label,
+            (0, value),
+            xytext=(1, 2),
+            textcoords="offset points",
+            va="bottom",
+            color=COLOR["soft"],
+            gid=f"label-{value}-{number}",
+        )
 
 
 def _time(axes: Any, ticks: list[list[Any]]) -> None:

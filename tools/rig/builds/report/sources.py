@@ -15,7 +15,7 @@ import regex as re
 
 Row = dict[str, Any]
 
-_SCRATCH = re.compile(r"^.*?/?build/temp[^/]*/|CMakeFiles/[^/]+\.dir/")
+_ELSEWHERE = re.compile(r"^.*/build/temp[^/]*/")
 _TEMP = re.compile(r"(^|/)build/temp[^/]*/")
 _TARGET = re.compile(r"(^|/)CMakeFiles/[^/]+\.dir/")
 _KINDS = (
@@ -111,6 +111,8 @@ def of_record(objects: object, checkout: str) -> list[Compile]:
     found: list[Compile] = []
     zero = before = 0.0
     for one in objects if isinstance(objects, list) else []:
+        if not isinstance(one, dict):
+            continue
         start, end = (number(one.get(k)) for k in ("start_s", "end_s"))
         if start is None or end is None or end < start:
             continue
@@ -150,10 +152,10 @@ def placed(output: str, checkout: str) -> tuple[str, str]:
     ('csrc/moe', 'gate.cu')
     """
     text = output.removeprefix(f"{checkout}/") if checkout else output
-    text = str(_TEMP.sub(r"\1", text))
     if text.startswith("/"):
         # a build folder that lies elsewhere
-        text = str(_SCRATCH.sub("", text))
+        text = str(_ELSEWHERE.sub("", text))
+    text = str(_TEMP.sub(r"\1", text))
     text = str(_TARGET.sub(r"\1", text))
     folder, _, name = text.rpartition("/")
     return folder, name.removesuffix(".o") or output

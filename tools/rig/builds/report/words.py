@@ -31,12 +31,10 @@ def result(facts: Mapping[str, Any]) -> str:
 def lede(facts: Mapping[str, Any]) -> str:
     """Return what happened, in one or two sentences."""
     build, line = facts["build"], facts["timeline"]
-    took = build["seconds"]
-    done = build["result"] == "done"
-    first = result(facts) if done else f"{result(facts)} build:"
-    told = first + (f" in {duration(took)}" if done else f" after {duration(took)}")
-    if took is None:
-        told = result(facts)
+    told = result(facts)
+    if build["seconds"]:
+        word = "in" if finished(facts) else "after"
+        told += f" {word} {duration(build['seconds'])}"
     if build["jobs"]:
         told += f" with at most {_many(build['jobs'], 'compile')} at once"
     told += "."
@@ -49,10 +47,15 @@ def lede(facts: Mapping[str, Any]) -> str:
     return f"{told} {before}" if before else told
 
 
+def finished(facts: Mapping[str, Any]) -> bool:
+    """Say whether the build came to a good end."""
+    return bool(facts["build"]["result"] == "done")
+
+
 def versus(facts: Mapping[str, Any]) -> str:
     """Return how the time compares with the earlier build's, or nothing."""
     earlier, took = facts["earlier"], facts["build"]["seconds"]
-    if not earlier or not earlier["seconds"] or not took:
+    if not finished(facts) or not earlier or not earlier["seconds"] or not took:
         return ""
     difference = took - earlier["seconds"]
     if abs(difference) <= NEAR * earlier["seconds"]:
