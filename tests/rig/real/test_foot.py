@@ -56,7 +56,8 @@ began = time.monotonic()
 def status():
     one = {**held, "seconds": time.monotonic() - began}
     two = {**one, "object": "b.cu.o"}
-    return {"used": 2 << 30, "budget": 8 << 30, "running": [one, two], "waiting": ["c"]}
+    memory = {"used": 2 << 30, "budget": 8 << 30}
+    return {**memory, "running": [one, two], "waiting": [{"object": "c.o"}]}
 def talk():
     for n in range(3):
         while not (Path(room) / f"say{n}").exists():

@@ -230,7 +230,9 @@ class TestStatus:
 
     def test_others(self) -> None:
         """Another build's compiles are not shown as ours."""
-        status = told(("a.o", "mine", 1), ("b.o", "other", 2), waiting=["c.o"])
+        status = told(
+            ("a.o", "mine", 1), ("b.o", "other", 2), waiting=[{"object": "c.o"}]
+        )
         progress = Progress(
             Console(io.StringIO(), {}), Clock(), status=lambda: status, build="mine"
         )

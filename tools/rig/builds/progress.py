@@ -149,16 +149,12 @@ class Progress:
 
     def __enter__(self) -> Progress:
         """Begin to draw."""
-        if _can_draw(self.console):
-            with contextlib.suppress(ImportError):
-                # it is not there when the tasks are run outside their environment
-                from tools.rig.builds.foot import Foot
-
-                self._foot = Foot(self.console, self._draw)
-                self._foot.start()
-        if self._tick_s is not None:
-            self._thread = threading.Thread(target=self._loop, daemon=True)
-            self._thread.start()
+        try:
+            self._begin()
+        except BaseException:
+            # Ctrl-C comes at any time, and then nobody else ends what was begun
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -172,6 +168,18 @@ class Progress:
             if foot is not None:
                 foot.stop()
             self.console.clear()
+
+    def _begin(self) -> None:
+        if _can_draw(self.console):
+            with contextlib.suppress(ImportError):
+                # it is not there when the tasks are run outside their environment
+                from tools.rig.builds.foot import Foot
+
+                self._foot = Foot(self.console, self._draw)
+                self._foot.start()
+        if self._tick_s is not None:
+            self._thread = threading.Thread(target=self._loop, daemon=True)
+            self._thread.start()
 
     def _loop(self) -> None:
         while not self._ended.wait(self._tick_s):
@@ -205,21 +213,21 @@ class Progress:
         age = now - self._latest[1]
         running = tuple(
             Compile(str(one["object"]), float(one["seconds"]) + age, one.get("bytes"))
-            for one in told.get("running", ())
-            if self._is_ours(one)
+            for one in self._ours(told.get("running"))
         )
-        waiting = [
-            str(one["object"]) if isinstance(one, Mapping) else str(one)
-            for one in told.get("waiting", ())
-            if self._is_ours(one)
-        ]
+        waiting = [str(one["object"]) for one in self._ours(told.get("waiting"))]
         self.eta.status({one.name: now - one.seconds for one in running}, waiting)
         return running, len(waiting)
 
-    def _is_ours(self, one: Any) -> bool:
-        if not self.build or not isinstance(one, Mapping):
-            return True
-        return bool(one.get("build", self.build) == self.build)
+    def _ours(self, told: Any) -> list[Mapping[str, Any]]:
+        """Return this build's entries of a list, those that say nothing left out."""
+        return [
+            one
+            for one in told or ()
+            if one.get("object")
+            and isinstance(one.get("seconds", 0), (int, float))
+            and (not self.build or one.get("build", self.build) == self.build)
+        ]
 
 
 class Events:
