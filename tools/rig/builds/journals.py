@@ -189,8 +189,11 @@ def _finish(journal: Journal, files: Files) -> None:
 
 def _link(link: Pair, aside: Path | None, files: Files) -> None:
     """Put the link in place; a folder that has its name goes aside."""
-    if aside and _is_folder(link.path) and not files.exchange(link.new, link.path):
-        files.rename(link.path, aside)
+    if aside and _is_folder(link.path):
+        if not files.exchange(link.new, link.path):
+            files.rename(link.path, aside)
+        # the next rename speaks of a name that this one has changed
+        files.flush(link.path.parent)
     if aside and _is_folder(link.new):
         files.rename(link.new, aside)
     elif os.path.lexists(link.new):
