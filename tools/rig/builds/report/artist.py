@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Draws with matplotlib, which lives in an environment of its own.
 
-The environment is made at the first report and costs some seconds and 60 MB. Nothing
+The environment is made at the first report and costs some seconds and 140 MB. Nothing
 that a build needs is in it, and without it there is still a report.
 """
 
