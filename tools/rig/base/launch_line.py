@@ -47,8 +47,8 @@ class Line:
         self.close()
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            # 200 launchers at once fill the queue for a moment; blocking is right then
-            sock.settimeout(2.0)
+            # many launchers at once fill the queue for a moment; not for long
+            sock.settimeout(0.5)
             sock.connect(os.path.join(self.folder, SOCKET))
             # a service that hangs must not hold us: what it does not read is dropped
             sock.settimeout(0.0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GONE_S = 5.0
 """Seconds without any service after which compiles go one by one."""
 
-SILENT_S = 15.0
+SILENT_S = 10.0
 """Seconds without a word after which a service that speaks each second is hung."""
 
 _RETRY_S = 0.1
@@ -62,25 +62,22 @@ class Room:
             Bytes that it is known to need at least, after memory ran out under it.
         """
         self._needs, self._doing = needs, {}
-        gone = heard = time.monotonic()
+        heard = time.monotonic()
         while self._alone < 0:
-            if not self._line.there and not self.reach():
-                if time.monotonic() - gone >= GONE_S and self._take_turn():
-                    return
+            there = self._line.there or self.reach()
+            silence = time.monotonic() - heard
+            if silence >= (SILENT_S if there else GONE_S) and self._take_turn():
+                # one that hangs hears of it as the next one does, when it looks again
+                self._line.close()
+                return
+            if not there:
                 time.sleep(_RETRY_S)
                 continue
             words = self._line.hear(1.0)
             if "go" in words:
                 return
-            now = time.monotonic()
             if words:
-                heard = gone = now
-            elif now - heard >= SILENT_S:
-                # stopped or broken: what it still may say does not concern us
-                self._line.close()
-                heard = now
-            elif not self._line.there:
-                gone = heard = now
+                heard = time.monotonic()
 
     def use(self, started: float, held: int, child: int) -> None:
         """Tell what the compile holds now, to the next service where one is gone."""
