@@ -128,29 +128,39 @@ def reserved(running: Sequence[Running]) -> int:
 
 
 class _Ground:
-    """What runs, laid over each other."""
+    """What runs, laid over each other from now on."""
 
     def __init__(self, looks: list[Outlook], budget: int) -> None:
         self.budget = float(budget)
+        self.likely: list[float] = []
         self.mean: list[float] = []
         self.variance: list[float] = []
-        self.ends: list[int] = []
+        self.count: list[int] = []
         for look in looks:
             self.add(look)
 
     def add(self, look: Outlook) -> None:
-        missing = len(look.mean) - len(self.mean)
-        if missing > 0:
-            self.mean += [0.0] * missing
-            self.variance += [0.0] * missing
-        self.ends.append(len(look.mean))
+        """Lay one more on top."""
+        missing = [0.0] * (len(look.mean) - len(self.mean))
+        self.likely += missing
+        self.mean += missing
+        self.variance += missing
+        self.count += [0] * len(missing)
+        for cell, size in enumerate(look.likely):
+            self.likely[cell] += size
         for cell, (mean, variance) in enumerate(zip(look.mean, look.variance)):
             self.mean[cell] += mean
             self.variance[cell] += variance
+            self.count[cell] += 1
 
     def takes(self, look: Outlook) -> bool:
-        margin = _SIGMAS * _SIGMAS
-        count = len(self.mean)
+        """Say whether one more stays below the budget, as predicted and with margin."""
+        for size, below in zip(look.likely, self.likely):
+            if size + below > self.budget:
+                return False
+        if max(look.likely, default=0.0) > self.budget:
+            return False
+        margin, count = _SIGMAS * _SIGMAS, len(self.mean)
         for cell, mean in enumerate(look.mean):
             left, unsure = self.budget - mean, look.variance[cell]
             if cell < count:
@@ -183,11 +193,8 @@ class _Plan:
         self._area = self._weighed_ends = 0.0
         self._all = ground.budget * _LATER
         self._places = places
-        self._room = [self._all - mean for mean in ground.mean]
-        self._free = [places] * len(self._room)
-        for end in ground.ends:
-            for cell in range(end):
-                self._free[cell] -= 1
+        self._room = [self._all - size for size in ground.likely]
+        self._free = [places - count for count in ground.count]
 
     def place(self, one: Waiting, look: Outlook, step: float) -> None:
         sizes, room, free = look.likely, self._room, self._free
@@ -202,7 +209,7 @@ class _Plan:
                 room += [self._all] * count
                 free += [self._places] * count
             for at in range(start + count - 1, start - 1, -1):
-                if sizes[at - start] > room[at] or not free[at]:
+                if sizes[at - start] > room[at] or free[at] <= 0:
                     tight = at
                     break
             else:

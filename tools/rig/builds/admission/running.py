@@ -18,19 +18,21 @@ SLOWER = tuple(1.12**power for power in range(3, 14))
 SPREAD = 0.12
 """Standard deviation of real memory over predicted memory, before it is looked at."""
 _SURE = 0.02
+_STRANGE = 0.15
 _LOOKS_LIKE = 0.02
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """Bytes in each coming stretch of time: what is likely, and how unsure that is.
+    """Bytes in each coming stretch of time.
 
-    ``variance`` is the square of the standard deviation.
+    ``likely`` is the one life that is most likely; ``mean`` is over all that may be,
+    and ``variance`` the square of the standard deviation.
     """
 
+    likely: list[float]
     mean: list[float]
     variance: list[float]
-    likely: list[float] = field(default_factory=list)
 
 
 @lru_cache(maxsize=4096)
@@ -49,9 +51,9 @@ def outlook(curve: Curve, step: float, known: bool = True) -> Outlook:
     """
     if not known:
         cells = curve.cells(step)
-        return Outlook(cells, [0.0] * len(cells), cells)
-    found = _mixed([curve.scaled(seconds=k).cells(step) for k in SPEEDS], SPREAD)
-    return Outlook(found.mean, found.variance, curve.cells(step))
+        return Outlook(cells, cells, [0.0] * len(cells))
+    lives = [_stretched(curve, k).cells(step) for k in SPEEDS]
+    return Outlook(curve.cells(step), *_mixed(lives, SPREAD))
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +96,7 @@ class Running:
     pid: int = 0
     known: bool = True
     highest: int = field(default=0, init=False)
-    _looks: int = field(default=0, init=False)
+    _outlook: tuple[float, Outlook] | None = field(default=None, init=False)
     _fits: dict[float, _Fit] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -107,26 +109,23 @@ class Running:
         """Take in one look at what the compile holds."""
         self.elapsed_s, self.bytes = elapsed_s, size
         self.highest = max(self.highest, size)
-        self._looks += 1
+        self._outlook = None
         for speed, fit in self._fits.items():
             fit.add(self.curve.at(elapsed_s / speed), size)
 
     def believed(self) -> dict[float, _Fit]:
         """Return the speeds that agree with what was seen, the best one first."""
-        left = {
-            k: f
-            for k, f in self._fits.items()
-            if self.curve.duration * k > self.elapsed_s
-        }
-        usual = {k: f for k, f in left.items() if k < SLOWER[0]} or left
+        alive = [k for k in self._fits if self.curve.duration * k > self.elapsed_s]
+        usual = [k for k in alive if k < SLOWER[0]] or alive
         if not usual:
             return {}
-        best = min(usual.values(), key=lambda f: f.miss)
-        if best.miss > 0.15:
-            usual = left
-            best = min(usual.values(), key=lambda f: f.miss)
-        good = [k for k, f in usual.items() if f.miss <= best.miss + _LOOKS_LIKE]
-        return {k: usual[k] for k in sorted(good, key=lambda k: usual[k].miss)}
+        miss = {k: self._fits[k].miss for k in alive}
+        if min(miss[k] for k in usual) > _STRANGE:
+            usual = alive
+        least = min(miss[k] for k in usual)
+        good = [k for k in usual if miss[k] <= least + _LOOKS_LIKE]
+        good.sort(key=lambda k: (round(miss[k], 6), abs(math.log(k))))
+        return {k: self._fits[k] for k in good}
 
     def remaining_s(self) -> float:
         """Return the seconds that it will probably still run."""
@@ -136,29 +135,40 @@ class Running:
         return self.curve.duration * sum(speeds) / len(speeds) - self.elapsed_s
 
     def outlook(self, step: float) -> Outlook:
-        """Return what it will hold from now on."""
-        if not self.known:
-            size = max(self.highest * 1.1, float(self.curve.peak))
-            ahead = max(self.curve.duration - self.elapsed_s, 0.25 * self.elapsed_s)
-            count = max(1, math.ceil(ahead / step))
-            return Outlook([size] * count, [0.0] * count)
+        """Return what it will hold from now on; made once for each look at it."""
+        if self._outlook is None or self._outlook[0] != step:
+            self._outlook = (step, self._ahead(step))
+        return self._outlook[1]
+
+    def _ahead(self, step: float) -> Outlook:
         believed = self.believed()
-        if not believed:
-            count = max(1, math.ceil(0.1 * self.elapsed_s / step))
-            return Outlook(
-                [float(self.bytes)] * count, [(self.bytes * 0.1) ** 2] * count
-            )
-        lives = []
-        speeds = {next(iter(believed)), max(believed), min(believed)}
-        for speed in sorted(speeds):
+        if not self.known or not believed:
+            return self._blind(step)
+        best = next(iter(believed))
+        lives = {}
+        for speed in sorted({best, max(believed), min(believed)}):
             cells = _stretched(self.curve, speed).cells(step, self.elapsed_s)
-            lives.append([size * believed[speed].size for size in cells] or [0.0])
+            lives[speed] = [size * believed[speed].size for size in cells]
         seen = min(1.0, self.elapsed_s / max(1.0, 0.15 * self.curve.duration))
-        best = next(iter(believed.values()))
-        spread = SPREAD + seen * (max(_SURE, best.miss / 2) - SPREAD)
-        found = _mixed(lives, spread)
-        found.mean[0] = max(found.mean[0], self.bytes)
-        return found
+        spread = SPREAD + seen * (max(_SURE, believed[best].miss / 2) - SPREAD)
+        mean, variance = _mixed([*lives.values()], spread)
+        mean[0] = max(mean[0], self.bytes)
+        likely = lives[best]
+        likely[0] = max(likely[0], self.bytes)
+        return Outlook(likely, mean, variance)
+
+    def _blind(self, step: float) -> Outlook:
+        """Return the outlook of a compile that no measured curve tells of.
+
+        A guess by kind holds its peak to the end, or what was seen and a tenth when
+        that is more; one that outlived its prediction goes on as it is.
+        """
+        most = max(self.highest * 1.1, float(self.curve.peak))
+        size = float(self.bytes) if self.known else most
+        left = max(self.curve.duration - self.elapsed_s, 0.2 * self.elapsed_s, step)
+        cells = [size] * math.ceil(left / step)
+        unsure = (0.1 * size) ** 2 if self.known else 0.0
+        return Outlook(cells, cells, [unsure] * len(cells))
 
 
 class _Fit:
@@ -184,16 +194,14 @@ class _Fit:
         return math.sqrt(max(0.0, rest) / self._yy)
 
 
-def _mixed(lives: list[list[float]], spread: float) -> Outlook:
+def _mixed(lives: list[list[float]], spread: float) -> tuple[list[float], list[float]]:
     """Return mean and variance over lives that are equally likely."""
-    if len(lives) == 1:
-        return Outlook(lives[0], [(spread * size) ** 2 for size in lives[0]])
     count = max(len(cells) for cells in lives)
     padded = [cells + [0.0] * (count - len(cells)) for cells in lives]
-    mean, variance = [], []
+    means, variances = [], []
     for sizes in zip(*padded):
-        middle = sum(sizes) / len(sizes)
-        apart = sum(b * b for b in sizes) / len(sizes) - middle * middle
-        mean.append(middle)
-        variance.append(max(0.0, apart) + (spread * middle) ** 2)
-    return Outlook(mean, variance)
+        mean = sum(sizes) / len(sizes)
+        apart = sum(size * size for size in sizes) / len(sizes) - mean * mean
+        means.append(mean)
+        variances.append(max(0.0, apart) + (spread * mean) ** 2)
+    return means, variances
