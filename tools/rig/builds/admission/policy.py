@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -123,8 +124,8 @@ def reserved(running: Sequence[Running]) -> int:
     """Return the most bytes that what runs will hold, with the margin."""
     step = _step(running, ())
     ground = _Ground([one.outlook(step) for one in running], 0)
-    pairs = zip(ground.mean, ground.variance)
-    return int(max((m + _SIGMAS * v**0.5 for m, v in pairs), default=0))
+    cells = zip(ground.mean, ground.variance, ground.worst)
+    return int(max((min(m + _SIGMAS * v**0.5, w) for m, v, w in cells), default=0))
 
 
 class _Ground:
@@ -135,6 +136,7 @@ class _Ground:
         self.likely: list[float] = []
         self.mean: list[float] = []
         self.variance: list[float] = []
+        self.worst: list[float] = []
         self.count: list[int] = []
         for look in looks:
             self.add(look)
@@ -145,20 +147,20 @@ class _Ground:
         self.likely += missing
         self.mean += missing
         self.variance += missing
+        self.worst += missing
         self.count += [0] * len(missing)
         for cell, size in enumerate(look.likely):
             self.likely[cell] += size
         for cell, (mean, variance) in enumerate(zip(look.mean, look.variance)):
             self.mean[cell] += mean
             self.variance[cell] += variance
+            self.worst[cell] += look.worst[cell]
             self.count[cell] += 1
 
     def takes(self, look: Outlook) -> bool:
         """Say whether one more stays below the budget, as predicted and with margin."""
-        for size, below in zip(look.likely, self.likely):
-            if size + below > self.budget:
-                return False
-        if max(look.likely, default=0.0) > self.budget:
+        sums = itertools.zip_longest(look.likely, self.likely, fillvalue=0.0)
+        if any(size and size + below > self.budget for size, below in sums):
             return False
         margin, count = _SIGMAS * _SIGMAS, len(self.mean)
         for cell, mean in enumerate(look.mean):
@@ -167,7 +169,9 @@ class _Ground:
                 left -= self.mean[cell]
                 unsure += self.variance[cell]
             if left < 0 or left * left < margin * unsure:
-                return False
+                below = self.worst[cell] if cell < count else 0.0
+                if below + look.worst[cell] > self.budget:
+                    return False
         return True
 
 

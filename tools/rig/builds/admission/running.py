@@ -17,6 +17,7 @@ SLOWER = tuple(1.12**power for power in range(3, 14))
 """Tried as well once a compile runs: another load can make it four times as long."""
 SPREAD = 0.12
 """Standard deviation of real memory over predicted memory, before it is looked at."""
+_WORST = 1.8
 _SURE = 0.02
 _STRANGE = 0.15
 _LOOKS_LIKE = 0.02
@@ -27,12 +28,14 @@ class Outlook:
     """Bytes in each coming stretch of time.
 
     ``likely`` is the one life that is most likely; ``mean`` is over all that may be,
-    and ``variance`` the square of the standard deviation.
+    and ``variance`` the square of the standard deviation; ``worst`` is what no life
+    exceeds.
     """
 
     likely: list[float]
     mean: list[float]
     variance: list[float]
+    worst: list[float]
 
 
 @lru_cache(maxsize=4096)
@@ -51,7 +54,7 @@ def outlook(curve: Curve, step: float, known: bool = True) -> Outlook:
     """
     if not known:
         cells = curve.cells(step)
-        return Outlook(cells, cells, [0.0] * len(cells))
+        return Outlook(cells, cells, [0.0] * len(cells), cells)
     lives = [_stretched(curve, k).cells(step) for k in SPEEDS]
     return Outlook(curve.cells(step), *_mixed(lives, SPREAD))
 
@@ -151,11 +154,11 @@ class Running:
             lives[speed] = [size * believed[speed].size for size in cells]
         seen = min(1.0, self.elapsed_s / max(1.0, 0.15 * self.curve.duration))
         spread = SPREAD + seen * (max(_SURE, believed[best].miss / 2) - SPREAD)
-        mean, variance = _mixed([*lives.values()], spread)
-        mean[0] = max(mean[0], self.bytes)
+        mean, variance, worst = _mixed([*lives.values()], spread)
         likely = lives[best]
-        likely[0] = max(likely[0], self.bytes)
-        return Outlook(likely, mean, variance)
+        for sizes in (likely, mean, worst):
+            sizes[0] = max(sizes[0], self.bytes)
+        return Outlook(likely, mean, variance, worst)
 
     def _blind(self, step: float) -> Outlook:
         """Return the outlook of a compile that no measured curve tells of.
@@ -168,7 +171,7 @@ class Running:
         left = max(self.curve.duration - self.elapsed_s, 0.2 * self.elapsed_s, step)
         cells = [size] * math.ceil(left / step)
         unsure = (0.1 * size) ** 2 if self.known else 0.0
-        return Outlook(cells, cells, [unsure] * len(cells))
+        return Outlook(cells, cells, [unsure] * len(cells), [1.2 * size] * len(cells))
 
 
 class _Fit:
@@ -194,14 +197,21 @@ class _Fit:
         return math.sqrt(max(0.0, rest) / self._yy)
 
 
-def _mixed(lives: list[list[float]], spread: float) -> tuple[list[float], list[float]]:
-    """Return mean and variance over lives that are equally likely."""
+def _mixed(
+    lives: list[list[float]], spread: float
+) -> tuple[list[float], list[float], list[float]]:
+    """Return mean, variance and the worst of lives that are equally likely."""
+    if len(lives) == 1:
+        (only,) = lives
+        top, square = 1 + _WORST * spread, spread * spread
+        return [*only], [b * b * square for b in only], [b * top for b in only]
     count = max(len(cells) for cells in lives)
     padded = [cells + [0.0] * (count - len(cells)) for cells in lives]
-    means, variances = [], []
+    means, variances, worst = [], [], []
     for sizes in zip(*padded):
         mean = sum(sizes) / len(sizes)
         apart = sum(size * size for size in sizes) / len(sizes) - mean * mean
         means.append(mean)
+        worst.append(max(sizes) * (1 + _WORST * spread))
         variances.append(max(0.0, apart) + (spread * mean) ** 2)
-    return means, variances
+    return means, variances, worst
