@@ -266,10 +266,10 @@ class TestRefused:
             done = False
 
             def before(self, name: str, path: Path) -> None:
-                if name == at and path.parent == town.checkout / "pkg":
-                    if not self.done:
-                        self.done = True
-                        raise KeyboardInterrupt
+                here = name == at and path.parent == town.checkout / "pkg"
+                if here and not self.done:
+                    self.done = True
+                    raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
             go(town, town.generation("2", {"pkg/_C.so": "2"}), files=Interrupted())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 from dataclasses import dataclass
@@ -151,10 +152,15 @@ def settle(file: Path, files: Files) -> str:
         usual = "What is missing is done by the next command."
         if finish and _untouched(journal) and undo(file, files):
             usual = "Nothing was changed."
+        why, hint = "Its disk is full, read-only or away.", "make it writable, then run"
+        if exc.errno == errno.EXDEV and journal.link:
+            # overlay: a folder of the image below cannot be renamed, only copied
+            why = "It comes with the container's image and cannot be renamed."
+            hint = f"mv '{journal.link.path}' '{journal.link.path}.old', then run"
         raise StepFailed(
             f"cannot {what} {exc.filename}: {exc.strerror}",
-            usual=f"Its disk is full, read-only or away. {usual}",
-            hint="make it writable, then run the command again",
+            usual=f"{why} {usual}",
+            hint=f"{hint} the command again",
         ) from exc
     return "finished" if finish else "undone"
 
