@@ -223,6 +223,14 @@ class TestParts:
         assert found.left(15) == pytest.approx(25)
         assert found.speed(110) == pytest.approx(5.5, rel=0.05)
 
+    def test_link_that_waited(self) -> None:
+        """A link that had to wait for its objects says nothing of the speed."""
+        found = Eta([{"a.cu.o": 10.0, "_C.so": 1.0, "b.cu.o": 10.0}], jobs=2)
+        found.output(0)
+        found.finished("a.cu.o", 1, 3, 10)
+        found.finished("_C.so", 2, 3, 18)
+        assert found.speed(18) == pytest.approx(1)
+
     def test_other_order(self) -> None:
         """Another order of the same outputs does not pass for another speed."""
         found = Eta([{f"{n}.cu.o": 10.0 for n in range(40)}])

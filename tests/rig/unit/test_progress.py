@@ -273,7 +273,7 @@ def test_failure_is_seen_at_once() -> None:
     with Progress(Console(out, {}), Clock(), tick_s=None) as progress:
         for line in (
             "x.cu(3): error: nobody asks for this",
-            "FAILED: [code=1] CMakeFiles/_C.dir/x.cu.o ",
+            "  FAILED: [code=1] CMakeFiles/_C.dir/x.cu.o ",
             "nvcc -Werror=all -c x.cu",
             *(f'x.cu({n}): error: identifier "y" is undefined' for n in range(9)),
             "[2/9] Building CXX object b.o",

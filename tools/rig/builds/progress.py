@@ -191,9 +191,9 @@ class Progress:
 
     def _say_error(self, text: str) -> None:
         """Show at once that a compile failed: ninja waits for all others first."""
-        if text.startswith("FAILED: "):
+        if text.lstrip().startswith("FAILED: "):
             self._errors = ERRORS
-            self.console.mark("fail", text.rstrip())
+            self.console.mark("fail", text.strip())
         elif self._errors and _ERROR.search(text):
             self._errors -= 1
             self.console.say(f"  {text}")
