@@ -2,39 +2,45 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Replays the recorded build of the fork with and without admission.
 
-    python benchmarks/rig/admission.py [--gib 30] [--cores 20 40] [--seeds 1000]
+    python benchmarks/rig/admission.py [--gib 30] [--cores 20 40] [--seeds 0] [--jobs 1]
 
 Prints, for each number of cores: fixed jobs by the article's rule, cores only, this
-admission with exact predictions, and the worst and the median of it over as many seeds,
-where the real time and the real memory of every compile are off by up to a fifth either
-way, each by itself. Beside them the lower bound: the longest object, the memory-time
-over the budget, the work over the cores. The figures say nothing of a machine that
-swaps, nor of one whose cores slow each other down.
+admission with exact predictions, and with as many seeds as asked, where the real time
+and the real memory of every compile are off by up to a fifth either way, each by
+itself. Beside them the lower bound: the longest step, the memory-time over the budget,
+the work over the cores; of a seed it is that of its real lives. The figures say nothing
+of a machine that swaps, nor of one whose cores slow each other down. Exit code 1 when a
+goal is missed.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import json
 import math
+import multiprocessing
 import random
 import statistics
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import replay
-
+from benchmarks.rig import replay
 from tools.rig.builds.admission.curves import Curve
 from tools.rig.builds.admission.predictions import Expected
 
-RECORD = ROOT / "docs" / "rig" / "records" / "fork-replay.json"
+RECORD = (
+    Path(__file__).resolve().parents[2]
+    / "docs"
+    / "rig"
+    / "records"
+    / "fork-replay.json"
+)
 GIB = 1 << 30
 MIB = 1 << 20
 GIB_A_JOB = 4
@@ -43,6 +49,8 @@ OTHERS_GIB = 4
 UNSAMPLED = ((240.0, 3.9 * GIB), (0.0, 2.2 * GIB))
 """Peak of a step whose memory was not sampled, by the seconds it takes at least."""
 ERROR = 0.2
+BOUND_GOAL = 1.10
+BASE_GOAL = 0.60
 
 
 def steps_of(record: Mapping[str, Any]) -> list[replay.Step]:
@@ -56,7 +64,8 @@ def steps_of(record: Mapping[str, Any]) -> list[replay.Step]:
     """
     curves = {k: Curve.of(v).scaled(size=MIB) for k, v in record["curves"].items()}
     by_name = {key.rpartition("/")[2]: curve for key, curve in curves.items()}
-    steps, objects = [], set()
+    steps: list[replay.Step] = []
+    objects: set[str] = set()
     for one in sorted(record["objects"], key=lambda one: one["start_s"]):
         key, seconds = one["output"], one["end_s"] - one["start_s"]
         if not key.endswith(".o"):
@@ -99,19 +108,92 @@ def off(steps: Sequence[replay.Step], seed: int) -> list[replay.Step]:
     return real
 
 
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What came of one seed: time over its own bound, peak over the budget."""
+
+    seed: int
+    ratio: float
+    fill: float
+
+
+def trial(steps: Sequence[replay.Step], budget: int, cores: int, seed: int) -> Trial:
+    """Replay one seed: the admission sees `steps`, and the real lives are others."""
+    expected = {step.key: Expected(step.life, True) for step in steps}
+    real = off(steps, seed)
+    outcome = replay.admitted(real, expected, budget, cores)
+    least = replay.bound(real, budget, cores).seconds
+    return Trial(seed, outcome.seconds / least, outcome.peak / budget)
+
+
+def main() -> int:
+    """Replay, print the table and return 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gib", type=float, default=30)
+    parser.add_argument("--cores", type=int, nargs="+", default=[20, 40])
+    parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes for the seeds")
+    options = parser.parse_args()
+    steps = steps_of(json.loads(RECORD.read_text(encoding="utf-8")))
+    budget = int((options.gib - OTHERS_GIB) * GIB)
+    rule = max(1, int((options.gib - OTHERS_GIB) // GIB_A_JOB))
+    base = replay.fixed(steps, rule)
+    print(f"{options.gib:g} GiB, {budget / GIB:g} of them for compiles")
+    print(_row(f"MAX_JOBS={rule}", base, base))
+    good = True
+    for cores in options.cores:
+        good &= compared(steps, budget, cores, base)
+        if options.seeds:
+            good &= tried(steps, budget, cores, options.seeds, options.jobs)
+    return 0 if good else 1
+
+
+def compared(
+    steps: Sequence[replay.Step], budget: int, cores: int, base: replay.Outcome
+) -> bool:
+    """Print what exact predictions give on so many cores; say whether goals are met."""
+    least = replay.bound(steps, budget, cores)
+    expected = {step.key: Expected(step.life, True) for step in steps}
+    print(_row(f"{cores} cores, cores only", replay.fixed(steps, cores), base))
+    ours = replay.admitted(steps, expected, budget, cores)
+    print(_row(f"{cores} cores, admission", ours, base))
+    print(
+        f"  bound {least.seconds / 60:.1f} min (longest {least.longest / 60:.1f}, "
+        f"memory-time {least.memory / 60:.1f}, work {least.work / 60:.1f}): "
+        f"admission / bound = {ours.seconds / least.seconds:.3f}"
+    )
+    fast = ours.seconds <= BOUND_GOAL * least.seconds
+    small = ours.peak <= budget
+    return fast and small and ours.seconds <= BASE_GOAL * base.seconds
+
+
+def tried(
+    steps: Sequence[replay.Step], budget: int, cores: int, seeds: int, jobs: int
+) -> bool:
+    """Print what came of the seeds; say whether all of them met the goals."""
+    one = functools.partial(trial, steps, budget, cores)
+    with multiprocessing.Pool(jobs) as pool:
+        trials = pool.map(one, range(seeds), chunksize=1)
+    ratios = sorted(t.ratio for t in trials)
+    fills = [t.fill for t in trials]
+    slow = [t.seed for t in trials if t.ratio > BOUND_GOAL]
+    over = [t.seed for t in trials if t.fill > 1]
+    print(
+        f"  {seeds} seeds, errors of {ERROR:.0%}: admission / bound median "
+        f"{statistics.median(ratios):.3f}, 95 % {ratios[int(0.95 * seeds)]:.3f}, "
+        f"worst {ratios[-1]:.3f}, above {BOUND_GOAL}: {len(slow)} {slow[:9]}; peak / "
+        f"budget median {statistics.median(fills):.3f}, worst {max(fills):.3f}, above "
+        f"1: {len(over)} {over[:9]}"
+    )
+    return not slow and not over
+
+
+def _row(name: str, outcome: replay.Outcome, base: replay.Outcome) -> str:
+    return (
+        f"{name:26} {outcome.seconds / 60:5.1f} min  {outcome.peak / GIB:5.1f} GiB "
+        f"at most  {outcome.seconds / base.seconds:.2f} of MAX_JOBS"
+    )
+
+
 if __name__ == "__main__":
-    rec=json.loads(RECORD.read_text()); S=steps_of(rec)
-    budget=26*GIB
-    E={s.key:Expected(s.life,True) for s in S}
-    for n in (6,20,40):
-        o=replay.fixed(S,n); print(n,o.seconds/60,o.peak/GIB)
-    for cores in (20,40):
-        print(replay.bound(S,budget,cores))
-        t=time.time(); o=replay.admitted(S,E,budget,cores); print('adm',o.seconds/60,o.peak/GIB,time.time()-t)
-        bo=replay.bound(S,budget,cores).seconds
-        print(o.seconds/bo)
-        R=[]
-        for seed in range(int(sys.argv[1])):
-            r=off(S,seed); t=time.time(); o=replay.admitted(r,E,budget,cores); b=replay.bound(r,budget,cores)
-            R.append((o.seconds/b.seconds,o.peak/budget))
-        print(time.time()-t, max(x for x,_ in R),statistics.median(x for x,_ in R),max(y for _,y in R),sum(x>1.1 for x,_ in R),sum(y>1 for _,y in R))
+    sys.exit(main())

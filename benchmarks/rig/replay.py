@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """Replays a recorded build on any number of cores and with any memory.
 
-A build is a list of steps, each with the life it really has and the steps it waits for.
-Three ways to order it: fixed jobs in ninja's order, cores only (which is fixed jobs with
-as many jobs as cores), and the admission of the suite, which sees predictions and what
-runs, and never the real lives. Time goes from event to event; nothing is random.
+A build is a list of steps, each with the life it really has and the steps it needs.
+Three ways to order it: fixed jobs in ninja's order, cores only (which is fixed jobs,
+as many as there are cores), and the admission of the suite, which sees predictions and
+what runs, and never the real lives. Time goes from event to event; nothing is random.
 
 Not modelled: the machine slows down when memory gets short or when more runs than it
 has cores; disks; what a compile cache answers.
@@ -59,7 +59,7 @@ class Bound:
 
 
 def bound(steps: Sequence[Step], budget: int, cores: int) -> Bound:
-    """Return the lower bounds: longest step, memory-time over budget, work over cores."""
+    """Return the lower bounds of a build on so many cores and so many bytes."""
     return Bound(
         max(step.life.duration for step in steps),
         sum(step.life.area for step in steps) / budget,
@@ -121,9 +121,7 @@ def admitted(
             elapsed = replay.now - replay.starts[key]
             if elapsed > one_seen.elapsed_s:
                 one_seen.observe(elapsed, int(replay.steps[key].life.at(elapsed)))
-        chosen = policy.choose(
-            [*seen.values()], [*asked.values()], budget, cores, cap
-        )
+        chosen = policy.choose([*seen.values()], [*asked.values()], budget, cores, cap)
         for waiting in chosen:
             del asked[waiting.key]
             replay.start(replay.steps[waiting.key])
