@@ -94,7 +94,7 @@ def read(path: Path) -> Shard:
         return Shard(name, 0, 0, problem=f"cannot be read: {exc.strerror or exc}")
     try:
         tensors, end = _tensors(json.loads(raw), name)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Shard(name, size, 0, problem="its header is damaged")
     expected = 8 + length + end
     problem = "" if size == expected else _difference(size, expected)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import regex as re
 
 from tools.rig.serve.headers import Tensor
-from tools.rig.serve.shapes import Shape
+from tools.rig.serve.shapes import Attention, Shape
 
 PADDING = 64
 """Rows to which a vocabulary is padded (``DEFAULT_VOCAB_PADDING_SIZE``)."""
@@ -45,6 +45,7 @@ _VISION = re.compile(
     r"(?:^|\.)(?:visual|vision_tower|vision_model|vision_encoder|audio_tower|"
     r"multi_modal_projector|mm_projector|embed_vision|embed_audio|image_newline)\b"
 )
+_ABSORBED = (".kv_b_proj.weight", ".kv_b_proj.qweight")
 _FLOATS = frozenset(("F64", "F32", "F16", "BF16"))
 _EXACT = re.compile(r"(?:scale\w*|A_log|e_score_correction_bias|zero_point)$")
 
@@ -123,7 +124,11 @@ def per_card(
         ahead = not seen and (at >= count or bool(_PREDICTION.search(name)))
         if (seen and not vision) or (ahead and not draft) or _is_left_out(name, tied):
             continue
-        size = _bytes(one, itemsize) * _share(one, shape, tensor)
+        share = _share(one, shape, tensor)
+        size = _bytes(one, itemsize) * share
+        if name.endswith(_ABSORBED) and _has_latent(shape):
+            # kept once more, taken apart into what queries and values are folded with
+            size += one.elements * itemsize * share
         vocabulary = not seen and _is_vocabulary(name)
         for stage in _stages(name, at, seen, ahead, ends, tied):
             stages[stage]["all"] += size
@@ -157,6 +162,10 @@ def _stages(
     return [last]
 
 
+def _has_latent(shape: Shape) -> bool:
+    return any(isinstance(c, Attention) and c.is_mla for c in shape.caches)
+
+
 def _is_vocabulary(name: str) -> bool:
     return bool(_EMBEDDING.search(name)) or _is_head(name)
 
@@ -181,7 +190,7 @@ def _share(one: Tensor, shape: Shape, tensor: int) -> float:
     """Return the part of a tensor that one card holds."""
     name = one.name
     if _is_vocabulary(name) and not _VISION.search(name):
-        rows = one.shape[0] if one.shape else 1
+        rows = max(1, one.shape[0]) if one.shape else 1
         padded = -(-rows // PADDING) * PADDING
         return padded / rows / tensor if len(one.shape) > 1 else 1 / tensor
     if tensor == 1 or not one.shape or one.elements == 1:

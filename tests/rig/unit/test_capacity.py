@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Whether a model fits, and how much context beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig.support.logged_sizes import LOGGED, Logged
+from tests.rig.support.made_model import LLAMA, llama_tensors, write
+from tools.rig.base.console import Console
+from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.serve import cache, capacity, folder, shapes
+from tools.rig.serve.cache import Rules
+from tools.rig.serve.capacity import Options
+from tools.rig.steps import capacity as step
+
+GIB = 1 << 30
+CARD = Options(memory=16 * GIB)
+
+BIG: dict[str, Any] = {
+    **LLAMA,
+    "hidden_size": 5120,
+    "intermediate_size": 25600,
+    "num_hidden_layers": 64,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+}
+"""A model of 32 B parameters: 61 GiB with 16 bits each."""
+
+
+def layout(config: Mapping[str, Any], **rules: Any) -> cache.Layout:
+    """Return the layout of a made model."""
+    return cache.lay_out(shapes.read({**LLAMA, **config}), Rules(**rules))
+
+
+@pytest.mark.parametrize("logged", LOGGED, ids=lambda one: one.name)
+def test_as_vllm_logs(logged: Logged) -> None:
+    """The size of the cache is what vLLM itself wrote into its log."""
+    rules = Rules(
+        tensor=logged.tensor,
+        cache_item=logged.cache_item,
+        block=logged.block,
+        batched=logged.batched,
+        ssm="float32",
+        aligned=True,
+        checkpoints=logged.checkpoints,
+    )
+    found = cache.lay_out(shapes.read(logged.config), rules)
+    tokens = found.sequences(GIB, logged.length) * logged.length
+    assert tokens == pytest.approx(logged.tokens, rel=0.0001)
+
+
+def test_bytes_of_a_token() -> None:
+    """Keys and values of all layers, divided by the cards, halved by 8 bits."""
+    assert layout({}).bytes_per_block == 16 * 2 * 2 * 32 * 2 * 4
+    assert layout({}, tensor=2).bytes_per_block == 16 * 2 * 1 * 32 * 2 * 4
+    assert layout({}, cache_item=1).bytes_per_block == 16 * 2 * 2 * 32 * 1 * 4
+    # with more cards than key heads a head is still a head
+    assert layout({}, tensor=8) == layout({}, tensor=2)
+
+
+def test_latent_attention() -> None:
+    """MLA keeps one row that no card can divide, and perhaps an index beside it."""
+    mla = {"model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    assert layout(mla, tensor=2).bytes_per_block == 16 * 576 * 2 * 4
+    index = {**mla, "index_head_dim": 128, "index_topk": 2048}
+    assert layout(index).bytes_per_block == 16 * (576 * 2 + 132) * 4
+
+
+def test_longest_context() -> None:
+    """The longest context takes all blocks and no more."""
+    found = layout({})
+    pool = 100 * found.bytes_per_block
+    assert found.longest(pool, 1 << 20) == 1600
+    assert found.longest(pool, 1000) == 1000
+    assert found.longest(-5, 1000) == 0
+    assert found.sequences(pool, 800) == 2
+
+
+def test_states_without_prefixes() -> None:
+    """A state takes one block, two where prefixes are kept, more with drafts."""
+    qwen = {
+        "model_type": "qwen3_next",
+        "linear_num_value_heads": 8,
+        "linear_num_key_heads": 4,
+        "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
+    }
+    one = layout({**qwen, "num_hidden_layers": 4})
+    assert one.needs(1) == 1 + 3
+    assert layout({**qwen}, aligned=True).needs(1) == 1 + 3 * 2
+    assert layout({**qwen}, speculative=2).needs(1) == 1 + 3 * 3
+    # a state of float32: 3 rows of 1024 numbers beside it
+    half = layout(qwen, ssm="float16")
+    assert half.groups[0].block < one.groups[0].block
+    assert "so that a state goes into one" in one.notes[0]
+
+
+def test_pages_that_do_not_divide() -> None:
+    """Pages of layers that do not divide each other are padded, and it is said."""
+    gemma = {
+        "model_type": "gemma4_text",
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "sliding_window": 64,
+        "global_head_dim": 80,
+    }
+    assert "do not divide" in layout(gemma).notes[0]
+
+
+def test_stages_of_a_pipeline() -> None:
+    """A stage has room for its own layers alone, of each kind its share."""
+    shape = shapes.read(LLAMA)
+    half = cache.lay_out(shape, Rules(), range(0, 2))
+    assert half.bytes_per_block * 2 == layout({}).bytes_per_block
+
+
+def test_no_cache_at_all() -> None:
+    """A model that keeps nothing has no cache to run out of."""
+    config = {**LLAMA, "layer_types": ["strange"] * 4}
+    shape = shapes.read(config)
+    found = cache.lay_out(shape, Rules())
+    assert found.groups == ()
+    assert found.sequences(GIB, 100) == float("inf")
+    assert "not known" in shape.unknown[0]
+
+
+def test_fits(tmp_path: Path) -> None:
+    """What is left is the share less weights and estimates; all parts are told."""
+    found = capacity.plan(folder.read(write(tmp_path)), CARD)
+    (card,) = found.cards
+    assert card.given == int(16 * GIB * 0.92)
+    assert card.kv == card.given - card.weights.bytes - card.beside
+    assert [part.name for part in card.parts] == ["activations", "libraries", "graphs"]
+    assert found.fits
+    assert found.longest == found.limit == 4096
+    assert found.kv_tokens == pytest.approx(card.kv / 1024, rel=0.001)
+    assert found.at_once[2048] == pytest.approx(card.kv / 1024 / 2048, rel=0.001)
+    assert json.loads(json.dumps(found.to_json()))["kv_bytes_per_token"] == 1024
+    assert "estimated" in found.cannot_know[0]
+
+
+def test_parts_follow_the_options(tmp_path: Path) -> None:
+    """No graphs when eager, links with several cards, a pool when it is given."""
+    model = folder.read(write(tmp_path))
+    eager = capacity.plan(model, replace(CARD, eager=True, tensor=2))
+    names = [part.name for part in eager.cards[0].parts]
+    assert names == ["activations", "libraries", "links"]
+    given = capacity.plan(model, replace(CARD, kv_bytes=GIB))
+    assert given.kv_tokens == GIB // 1024
+    stages = capacity.plan(model, replace(CARD, pipeline=2))
+    assert [card.stage for card in stages.cards] == [0, 1]
+
+
+def test_does_not_fit(tmp_path: Path) -> None:
+    """61 GiB do not fit on two cards of 16; on eight they do, with a limit."""
+    model = folder.read(write(tmp_path, BIG, llama_tensors(BIG)))
+    two = capacity.plan(model, replace(CARD, tensor=2))
+    assert not two.fits
+    assert two.why.startswith("weights and the rest take")
+    assert two.kv_tokens == 0
+    eight = capacity.plan(model, replace(CARD, tensor=8))
+    assert eight.fits
+    tight = int(10.4 * GIB)
+    long = capacity.plan(model, replace(CARD, tensor=8, memory=tight))
+    assert long.fits
+    assert "--max-model-len" in long.why
+    asked = replace(CARD, tensor=8, memory=tight, max_len=long.longest + 1)
+    assert not capacity.plan(model, asked).fits
+    assert capacity.plan(model, replace(asked, max_len=long.longest)).fits
+
+
+def test_not_one_block(tmp_path: Path) -> None:
+    """A pool that holds not one block fits nothing."""
+    model = folder.read(write(tmp_path))
+    found = capacity.plan(model, replace(CARD, kv_bytes=10))
+    assert (found.fits, found.why) == (False, "not one block of context goes in")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tensor": 0},
+        {"memory": 0},
+        {"utilisation": 1.2},
+        {"pipeline": 5},
+        {"cache_dtype": "fp3"},
+    ],
+)
+def test_options_that_cannot_be(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Options that mean nothing are wrong usage."""
+    model = folder.read(write(tmp_path))
+    with pytest.raises(UsageError):
+        capacity.plan(model, replace(CARD, **options))
+
+
+def test_too_little_is_known(tmp_path: Path) -> None:
+    """Without configuration or headers nothing is guessed."""
+    with pytest.raises(CannotError, match="no config"):
+        capacity.plan(folder.read(tmp_path), CARD)
+    write(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.bin")
+    with pytest.raises(CannotError, match="pickles"):
+        capacity.plan(folder.read(tmp_path), CARD)
+
+
+def test_what_it_cannot_know(tmp_path: Path) -> None:
+    """Quantised weights, drafts and missing files are said to be uncertain."""
+    config = {
+        **LLAMA,
+        "model_type": "whisper",
+        "block_configs": [1],
+        "quantization_config": {"quant_method": "awq"},
+    }
+    model = folder.read(write(tmp_path, config))
+    (tmp_path / "tokenizer.json").unlink()
+    found = capacity.plan(folder.read(tmp_path), replace(CARD, speculative=2))
+    said = " ".join(found.cannot_know)
+    for words in ("awq", "draft", "tokenizer", "whisper", "block_configs"):
+        assert words in said
+    assert "tokenizer" not in " ".join(capacity.plan(model, CARD).cannot_know)
+
+
+def shown(path: Path, **options: Any) -> tuple[step.Report, str]:
+    """Run the step and return its report and its words."""
+    stream = io.StringIO()
+    words = {"memory": 16.0, "tensor": 2, "pipeline": 1, **options}
+    kind = words.pop("cache_dtype", "")
+    report = step.capacity(
+        Console(stream, env={}), path, step.options_for(**words), cache_dtype=kind
+    )
+    return report, stream.getvalue()
+
+
+def test_step_fits(tmp_path: Path) -> None:
+    """People see each part, both types of cache, and the verdict."""
+    report, text = shown(write(tmp_path))
+    assert report.exit_code == ExitCode.OK
+    assert report.to_json()["fits"] is True
+    assert report.fitting == 2
+    for words in ("weights", "fp8_e5m2", "KiB a token", "+ fits", "15.77 GiB"):
+        assert words in text
+    _, one = shown(tmp_path, cache_dtype="auto", pipeline=2)
+    assert "fp8" not in one
+    assert "(stage 1)" in one
+
+
+def test_step_says_what_would_fit(tmp_path: Path) -> None:
+    """Where it does not fit, the number of cards is named with which it would."""
+    path = write(tmp_path, BIG, llama_tensors(BIG))
+    report, text = shown(path)
+    assert report.exit_code == ExitCode.CANNOT
+    assert "x does not fit" in text
+    assert text.endswith("hint: --tp 8\n")
+    report, text = shown(path, memory=2.0)
+    assert report.fitting == 0
+    assert "fewer bits" in text
+
+
+def test_step_with_a_broken_model(tmp_path: Path) -> None:
+    """What is missing makes it unfit, and is said with a hint."""
+    write(tmp_path, shards=2)
+    (tmp_path / "model-00001-of-00002.safetensors").unlink()
+    report, text = shown(tmp_path)
+    assert report.exit_code == ExitCode.CANNOT
+    assert "missing" in text
+    assert "hint: ls -l" in text
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(CannotError):
+        shown(tmp_path)
+
+
+def test_step_refuses_no_memory() -> None:
+    """Memory is counted in GiB, above nothing."""
+    with pytest.raises(UsageError):
+        step.options_for(memory=0, tensor=1, pipeline=1)
+
+
+def test_200_shards_in_a_second(tmp_path: Path) -> None:
+    """The whole answer for a model of 200 shards takes less than a second."""
+    config = {**BIG, "num_hidden_layers": 200}
+    path = write(tmp_path, config, llama_tensors(config), shards=200)
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        report, _ = shown(path, tensor=8, memory=80.0)
+        took.append(time.perf_counter() - start)
+    assert len(report.model.shards) == 200
+    # the best of three: other work on this machine is none of ours
+    assert min(took) < 1

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""A model's folder is read without its weights, and what is missing is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig.support import made_model
+from tests.rig.support.made_model import LLAMA, llama_tensors, write, write_shard
+from tools.rig.base.errors import UsageError
+from tools.rig.serve import folder, headers, model
+from tools.rig.serve.folder import INDEX
+
+
+def said(path: Path) -> str:
+    """Return all problems of a folder in one string."""
+    return "\n".join(problem.what for problem in folder.read(path).problems)
+
+
+def test_whole_model(tmp_path: Path) -> None:
+    """A whole folder has no problem, and every tensor with its size."""
+    found = folder.read(write(tmp_path))
+    assert found.problems == ()
+    assert found.format == "safetensors"
+    assert len(found.tensors) == len(llama_tensors())
+    embedding = found.tensors["model.embed_tokens.weight"]
+    assert (embedding.dtype, embedding.shape) == ("BF16", (700, 256))
+    assert embedding.bytes == 700 * 256 * 2
+    assert found.bytes == sum(t.bytes for t in found.shards[0].tensors)
+    assert found.shards[0].size == found.shards[0].expected > found.bytes
+
+
+def test_two_hundred_shards_in_a_second(tmp_path: Path) -> None:
+    """A model of 200 shards and 40,000 tensors is read within a second."""
+    many = {
+        f"model.layers.{n % 80}.w{n}.weight": ("BF16", (8, 8)) for n in range(40000)
+    }
+    write(tmp_path, tensors=many, shards=200)
+    took = []
+    for _ in range(3):
+        start = time.perf_counter()
+        found = folder.read(tmp_path)
+        took.append(time.perf_counter() - start)
+    assert len(found.shards) == 200
+    assert len(found.tensors) == 40000
+    # the best of three: other work on this machine is none of ours
+    assert min(took) < 1
+
+
+def test_shard_missing(tmp_path: Path) -> None:
+    """A shard that the index names and that is not there is named."""
+    write(tmp_path, shards=3)
+    (tmp_path / "model-00002-of-00003.safetensors").unlink()
+    found = folder.read(tmp_path)
+    (problem,) = found.problems
+    assert "1 shard(s)" in problem.what
+    assert "model-00002-of-00003.safetensors" in problem.what
+    assert problem.level == "error"
+    assert problem.hint.startswith("ls -l ")
+    assert found.errors == (problem,)
+
+
+def test_shard_missing_without_an_index(tmp_path: Path) -> None:
+    """Without an index the numbers in the names tell what is missing."""
+    write(tmp_path, shards=5)
+    (tmp_path / INDEX).unlink()
+    for n in (1, 2, 4, 5):
+        (tmp_path / f"model-{n:05}-of-00005.safetensors").unlink()
+    assert "4 shard(s)" in said(tmp_path)
+    assert "model-00001-of-00005.safetensors" in said(tmp_path)
+    assert said(tmp_path).endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: os.truncate(f, f.stat().st_size - 7), "7 bytes are missing"),
+        (lambda f: os.truncate(f, 40), "ends within its header"),
+        (lambda f: os.truncate(f, 3), "no safetensors header"),
+        (lambda f: f.write_bytes(f.read_bytes() + b"xy"), "2 bytes too long"),
+        (
+            lambda f: f.write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
+            "only a pointer of Git LFS",
+        ),
+        (lambda f: f.write_bytes(b"\xff" * 100), "no safetensors header"),
+        (
+            lambda f: f.write_bytes((5).to_bytes(8, "little") + b"{nope"),
+            "its header is damaged",
+        ),
+        (
+            lambda f: f.write_bytes((2).to_bytes(8, "little") + b"[]"),
+            "its header is damaged",
+        ),
+    ],
+)
+def test_shard_not_whole(tmp_path: Path, change: Any, words: str) -> None:
+    """A shard is held against the length that its header promises."""
+    write(tmp_path)
+    change(tmp_path / "model.safetensors")
+    (problem,) = folder.read(tmp_path).problems
+    assert words in problem.what
+    assert "model.safetensors" in problem.what
+    assert problem.hint
+
+
+def test_header_with_gaps(tmp_path: Path) -> None:
+    """Sizes that do not belong to the shapes, and gaps, make a header damaged."""
+    for entry in (
+        {"dtype": "F16", "shape": [2], "data_offsets": [0, 3]},
+        {"dtype": "F16", "shape": [2], "data_offsets": [4, 8]},
+        {"dtype": "F16", "shape": [2]},
+    ):
+        raw = json.dumps({"a": entry}).encode()
+        file = tmp_path / "x.safetensors"
+        file.write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * 8)
+        assert headers.read(file).problem == "its header is damaged"
+
+
+def test_header_of_an_unknown_type(tmp_path: Path) -> None:
+    """A type that is not known yet is taken by the bytes of the header."""
+    entry = {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}
+    raw = json.dumps({"a": entry}).encode()
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * 3)
+    shard = headers.read(file)
+    assert shard.problem == ""
+    assert shard.tensors[0].bytes == 3
+
+
+def test_unreadable_shard(tmp_path: Path) -> None:
+    """What cannot be opened is a problem of that shard."""
+    write(tmp_path)
+    file = tmp_path / "model.safetensors"
+    file.unlink()
+    file.mkdir()
+    assert "cannot be read" in said(tmp_path)
+
+
+def test_index_of_another_download(tmp_path: Path) -> None:
+    """Tensors that the index promises and a shard lacks are named."""
+    write(tmp_path, shards=2)
+    index = json.loads((tmp_path / INDEX).read_text())
+    index["weight_map"]["model.extra.weight"] = "model-00001-of-00002.safetensors"
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    assert "lacks 1 tensor(s)" in said(tmp_path)
+    assert "model.extra.weight" in said(tmp_path)
+
+
+def test_what_is_not_a_model(tmp_path: Path) -> None:
+    """A folder without configuration, weights or tokenizer says so."""
+    assert "no config.json" in said(tmp_path)
+    assert "no weights" in said(tmp_path)
+    assert "no tokenizer" in said(tmp_path)
+    (tmp_path / "params.json").write_text("{}")
+    assert "params.json" in said(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert "LoRA adapter" in said(tmp_path)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    """A name of a hub is no folder."""
+    with pytest.raises(UsageError) as caught:
+        folder.read(tmp_path / "org" / "model")
+    assert caught.value.hint.startswith("ls -ld ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not the JSON"),
+        ("[1]", "not the JSON"),
+        ('{"hidden_size": 1}', "neither architectures nor model_type"),
+    ],
+)
+def test_broken_config(tmp_path: Path, text: str, words: str) -> None:
+    """A configuration that cannot be read, or says nothing, is a problem."""
+    write(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    assert words in said(tmp_path)
+
+
+def test_unreadable_config(tmp_path: Path) -> None:
+    """A configuration that cannot be opened is a problem, not an end."""
+    write(tmp_path)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").mkdir()
+    assert "cannot read" in said(tmp_path)
+
+
+def test_pickles_are_never_read(tmp_path: Path) -> None:
+    """Of pickles nothing is known: they are not opened."""
+    write(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    found = folder.read(tmp_path)
+    assert found.format == "pickle"
+    assert found.problems[0].level == "unknown"
+    assert not found.tensors
+
+
+def test_gguf(tmp_path: Path) -> None:
+    """A GGUF file is unknown, alone and in a folder."""
+    file = tmp_path / "a.gguf"
+    file.write_bytes(b"GGUF")
+    assert folder.read(file).format == "gguf"
+    write(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    assert folder.read(tmp_path).format == "gguf"
+
+
+def test_mistrals_second_copy(tmp_path: Path) -> None:
+    """The same weights once more in another format are not counted twice."""
+    write(tmp_path)
+    write_shard(tmp_path / "consolidated.safetensors", {"x": ("F16", (4,))})
+    assert [s.file for s in folder.read(tmp_path).shards] == ["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["tokenizer.model"], True),
+        (["tekken.json"], True),
+        (["vocab.json", "merges.txt"], True),
+        (["vocab.json"], False),
+        (["qwen.tiktoken"], True),
+    ],
+)
+def test_tokenizers(tmp_path: Path, names: list[str], found: bool) -> None:
+    """All usual files of a tokenizer count."""
+    write(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    for name in names:
+        (tmp_path / name).write_text("{}")
+    assert ("no tokenizer" not in said(tmp_path)) is found
+
+
+def test_quantisation(tmp_path: Path) -> None:
+    """It is found in config.json, in its text part, and in files beside it."""
+    write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "awq"}})
+    assert folder.read(tmp_path).quantisation["quant_method"] == "awq"
+    inner = {"text_config": {**LLAMA, "quantization_config": {"quant_method": "fp8"}}}
+    write(tmp_path, {**LLAMA, **inner})
+    assert folder.read(tmp_path).quantisation["quant_method"] == "fp8"
+    write(tmp_path)
+    (tmp_path / "quantize_config.json").write_text('{"bits": 4}')
+    assert folder.read(tmp_path).quantisation == {"quant_method": "gptq", "bits": 4}
+
+
+def test_heads_and_cards(tmp_path: Path) -> None:
+    """Heads must be divided by the cards, or copied to them evenly."""
+    found = folder.read(write(tmp_path))
+    assert model.checks(found, 1) == []
+    three = model.checks(found, 3)
+    assert "8 attention heads cannot be divided by --tp 3" in three[0].what
+    assert three[0].hint == "one of --tp 1, 2, 4, 8"
+    (copied,) = model.checks(found, 4)
+    assert copied.level == "note"
+    assert "held by 2 cards" in copied.what
+    assert "4 layers cannot be shared by 5" in model.checks(found, 1, 5)[0].what
+
+
+def test_key_heads_and_cards(tmp_path: Path) -> None:
+    """Key heads that can neither be divided nor copied evenly are a problem."""
+    many = {**LLAMA, "num_attention_heads": 12, "num_key_value_heads": 6}
+    found = folder.read(write(tmp_path, many, llama_tensors(many)))
+    assert "6 key and value heads cannot be divided" in model.checks(found, 4)[0].what
+    few = {**LLAMA, "num_attention_heads": 12, "num_key_value_heads": 3}
+    found = folder.read(write(tmp_path, few, llama_tensors(few)))
+    assert "is no multiple of the 3 key" in model.checks(found, 4)[0].what
+    odd = {**LLAMA, "vocab_size": 701}
+    found = folder.read(write(tmp_path, odd, llama_tensors(odd)))
+    assert "padded to 704" in model.checks(found, 2)[0].what
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("num_key_value_heads", 4, "4 key heads of 32"),
+        ("num_attention_heads", 16, "16 heads of 32"),
+        ("vocab_size", 900, "a vocabulary of 900"),
+        ("num_hidden_layers", 5, "no tensor belongs to layer 4"),
+    ],
+)
+def test_config_against_tensors(
+    tmp_path: Path, key: str, value: int, words: str
+) -> None:
+    """A number in config.json that the tensors contradict is found at once."""
+    write(tmp_path, {**LLAMA, key: value}, llama_tensors())
+    problems = model.checks(folder.read(tmp_path))
+    assert words in problems[0].what
+    assert problems[0].hint.startswith("cat ")
+
+
+def test_config_that_says_too_little(tmp_path: Path) -> None:
+    """Without layers and heads there is one problem more, and no end."""
+    write(tmp_path, {"model_type": "llama"})
+    assert "does not say" in model.checks(folder.read(tmp_path))[0].what
+    (tmp_path / "config.json").unlink()
+    assert "no config.json" in model.checks(folder.read(tmp_path))[0].what
+
+
+def test_code_of_its_own(tmp_path: Path) -> None:
+    """A model that brings code is noted: it is never run unasked."""
+    write(tmp_path, {**LLAMA, "auto_map": {"AutoModel": "x.Y"}})
+    (note,) = model.checks(folder.read(tmp_path))
+    assert (note.level, "--trust-remote-code" in note.what) == ("note", True)
+
+
+def test_quantised_for_volta(tmp_path: Path) -> None:
+    """What a V100 cannot run is a problem there, and on no other card."""
+    write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "torchao"}})
+    found = folder.read(tmp_path)
+    assert "a V100 cannot run it" in model.checks(found)[0].what
+    assert model.checks(found, sm=80) == []
+    write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "new"}})
+    assert model.checks(folder.read(tmp_path))[0].level == "unknown"
+    write(tmp_path, {**LLAMA, "quantization_config": {"quant_method": "awq"}})
+    assert model.checks(folder.read(tmp_path)) == []
+
+
+def test_made_model_is_small(tmp_path: Path) -> None:
+    """The data of made models is a hole: tests write kilobytes, not gigabytes."""
+    big = {"x.weight": ("BF16", (1 << 16, 1 << 14))}
+    made_model.write(tmp_path, tensors=big)
+    assert (tmp_path / "model.safetensors").stat().st_blocks * 512 < 1 << 20
+    assert folder.read(tmp_path).bytes == 1 << 31
