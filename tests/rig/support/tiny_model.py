@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-HIDDEN, LAYERS, HEADS, HEAD = 128, 2, 4, 32
+HIDDEN, LAYERS, HEADS = 128, 2, 4
 SPECIAL = ("<|bos|>", "<|eos|>", "<|user|>", "<|assistant|>")
 VOCABULARY = 320
 NAN = 0x7FC0
@@ -35,6 +35,7 @@ def write(
     shards: int = 1,
     nan: bool = False,
     seed: int = 0,
+    head: int = 32,
     config: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a model and return its folder.
@@ -47,6 +48,8 @@ def write(
         Files that the weights are spread over, with an index when there are several.
     nan
         Damage the weights so that nothing but NaN is computed.
+    head
+        Numbers in one head.
     config
         Put over the configuration.
     """
@@ -60,7 +63,7 @@ def write(
         "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "num_key_value_heads": kv_heads,
-        "head_dim": HEAD,
+        "head_dim": head,
         "hidden_act": "silu",
         "vocab_size": VOCABULARY,
         "max_position_embeddings": 2048,
@@ -73,12 +76,12 @@ def write(
     }
     _json(folder / "config.json", {**made, **(config or {})})
     _tokenizer(folder)
-    _weights(folder, _shapes(architecture, kv_heads), shards, nan, seed)
+    _weights(folder, _shapes(architecture, kv_heads, head), shards, nan, seed)
     return folder
 
 
-def _shapes(architecture: str, kv_heads: int) -> dict[str, tuple[int, ...]]:
-    wide, kv = HEADS * HEAD, kv_heads * HEAD
+def _shapes(architecture: str, kv_heads: int, head: int) -> dict[str, tuple[int, ...]]:
+    wide, kv = HEADS * head, kv_heads * head
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (VOCABULARY, HIDDEN)
     }

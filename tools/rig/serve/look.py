@@ -25,6 +25,9 @@ from tools.rig.serve.states import Facts, State
 PROBE_S = 20.0
 """Seconds that the completion of a deep look may take."""
 
+STILL_S = 5.0
+"""Seconds that counters must have stood still at the least: a step may be long."""
+
 WINDOW_S = 0.35
 """Seconds between the two counts of a quick look."""
 
@@ -103,16 +106,20 @@ def look(
     """
     there = members.note(record)
     alive = members.api_alive(record)
+    ready = record.ready is not None
     health, seen = 0, _Seen(None, None, 0.0, None, True)
     if alive:
         answer = probe.health(record, probe_s if deep and probe_s < 2 else _limit(deep))
         health = answer.status
         key = probe.key_of(record)
-        seen = _count(record, key, probe_s if deep and health in (0, 200) else 0.0)
+        asks = deep and (health == 200 or (ready and not health))
+        seen = _count(record, key, probe_s if asks else 0.0)
+        # what a signal stopped shows that only after a moment
+        there = members.note(record)
     said = seen.said
     facts = Facts(
         alive=alive,
-        was_ready=record.ready is not None,
+        was_ready=ready,
         stopping=bool(record.state_of_stop),
         end="" if alive else _end(record),
         orphans=tuple(_named(m) for m in there if m.role != "keeper"),
@@ -192,11 +199,12 @@ def _count(record: ServerRecord, key: str, probe_s: float) -> _Seen:
     last, moved = first, False
     if probe_s > 0:
         thread.start()
-        while thread.is_alive():
+        thread.join(_SAMPLE_S)
+        while thread.is_alive() or _too_early(said, moved, start):
+            last = metrics.read(record, limit) or last
+            moved = moved or _grew(first, last)
             thread.join(_SAMPLE_S)
-            if thread.is_alive():
-                last = metrics.read(record, limit) or last
-                moved = moved or _grew(first, last)
+            time.sleep(0 if thread.is_alive() else _SAMPLE_S / 5)
         if said and said[0].ok:
             # its own token counts as well
             last = metrics.read(record, limit) or last
@@ -214,6 +222,12 @@ def _count(record: ServerRecord, key: str, probe_s: float) -> _Seen:
         used_cpu=used,
         said=said[0] if said else None,
     )
+
+
+def _too_early(said: list[probe.Completion], moved: bool, start: float) -> bool:
+    """Say whether a completion ran out of time before a hang could be told."""
+    late = bool(said) and said[0].timed_out
+    return late and not moved and time.monotonic() - start < STILL_S
 
 
 def _limit(deep: bool) -> float:

@@ -75,10 +75,7 @@ class ServePlan:
         """Return the plan as plain data, secrets masked."""
         plain = {**asdict(self), "argv": redact.argv([*self.argv])}
         plain["env"] = redact.env(dict(self.env))
-        return {
-            key: os.fspath(value) if isinstance(value, Path) else value
-            for key, value in plain.items()
-        }
+        return {key: _plain(value) for key, value in plain.items()}
 
     def lines(self) -> list[str]:
         """Return the plan for people."""
@@ -92,3 +89,9 @@ class ServePlan:
             f"command: {shlex.join(redact.argv([*self.argv]))}",
             *(f"note: {note}" for note in self.notes),
         ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return os.fspath(value)
+    return [*value] if isinstance(value, tuple) else value

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The parts of a server's life that need no server: records, counters, states."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.rig.support.fakeproc import FakeProc
+from tools.rig.base.errors import UsageError
+from tools.rig.base.state import StateRoot
+from tools.rig.host.gpu import Card, Gpus, Use
+from tools.rig.serve import cards, loading, members, metrics, probe
+from tools.rig.serve import record as records
+from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.record import ServerRecord
+from tools.rig.serve.states import Facts, State, judge
+
+GIB = 1 << 30
+PLAN = ServePlan(
+    name="qwen",
+    model=Path("/models/qwen"),
+    served_name="qwen",
+    python=Path("/envs/one/bin/python"),
+    argv=("/envs/one/bin/vllm", "serve", "/models/qwen", "--api-key", "sesame"),
+    env={"HF_TOKEN": "hf_x", "VLLM_LOGGING_LEVEL": "DEBUG"},
+    unset=(),
+    cwd=Path("/"),
+    host="127.0.0.1",
+    port=8000,
+    api_key_file=Path("/etc/key"),
+    tensor=2,
+    pipeline=1,
+    cards=(0, 1),
+    log=Path("/state/servers/qwen.log"),
+    drain_s=30,
+    notes=("no NVLink between the cards",),
+)
+
+
+def a_record(**changes: object) -> ServerRecord:
+    """Return the record of a running server on a fake machine."""
+    record = records.of_plan(PLAN, "token-1", 1000.0)
+    values = {
+        "pid": 200,
+        "start_ticks": 100,
+        "session": 150,
+        "session_ticks": 100,
+        "boot_id": "boot-1",
+        "uid": 1000,
+    }
+    for name, value in {**values, **changes}.items():
+        setattr(record, name, value)
+    return record
+
+
+def test_plan_hides_secrets() -> None:
+    """Neither the JSON nor the words of a plan hold a secret."""
+    text = json.dumps(PLAN.to_json()) + " ".join(PLAN.lines())
+    assert "sesame" not in text
+    assert "hf_x" not in text
+    assert "DEBUG" in text
+    assert "note: no NVLink between the cards" in PLAN.lines()
+    assert PLAN.environment == Path("/envs/one")
+
+
+def test_record_comes_back(tmp_path: Path) -> None:
+    """A record is read as it was written, and what was seen later lies on top."""
+    root = StateRoot(tmp_path)
+    record = a_record(members=[(150, 100), (200, 100)])
+    records.save(root, record)
+    assert records.load(root, "qwen") == record
+    record.members, record.sample = [(200, 100)], {"at": 5.0}
+    records.save_seen(root, record)
+    assert records.load(root, "qwen") == record
+    assert records.listing(root) == [record]
+    other = a_record(token="token-2")
+    records.save(root, other)
+    assert records.load(root, "qwen") == other
+    records.remove(root, other)
+    assert records.load(root, "qwen") is None
+    assert records.listing(root) == []
+
+
+def test_broken_records_are_passed_over(tmp_path: Path) -> None:
+    """A file that is no record hides no other server."""
+    root = StateRoot(tmp_path)
+    records.save(root, a_record())
+    folder = records.folder(root)
+    (folder / "cut.json").write_text("{")
+    (folder / "other.json").write_text('{"name": "other"}')
+    (folder / "list.json").write_text("[]")
+    assert [r.name for r in records.listing(root)] == ["qwen"]
+
+
+@pytest.mark.parametrize("name", ["", ".x", "a/b", "a\nb"])
+def test_names(tmp_path: Path, name: str) -> None:
+    """A name that is no file name is refused."""
+    with pytest.raises(UsageError):
+        records.path_of(StateRoot(tmp_path), name)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.7", "10.0.0.7")],
+)
+def test_address(host: str, address: str) -> None:
+    """A server that listens everywhere is asked on this machine."""
+    assert a_record(host=host).address == address
+
+
+def a_machine(tmp_path: Path, *, leader: int = 100) -> Path:
+    """Return a /proc: keeper, API server, a worker, a stranger, somebody else's."""
+    proc = FakeProc(tmp_path / "proc")
+    tree = ((150, 1, leader), (200, 150, 100), (201, 200, 130), (300, 1, 99))
+    for pid, parent, start in tree:
+        proc.add(pid, parent=parent, start=start, uid=1000)
+        _session(proc.root, pid, 150 if pid < 300 else 300)
+    proc.add(202, parent=150, uid=1001)
+    _session(proc.root, 202, 150)
+    (proc.root / "201" / "comm").write_text("VLLM::Worker_TP\n")
+    return proc.root
+
+
+def _session(root: Path, pid: int, session: int) -> None:
+    file = root / str(pid) / "stat"
+    head, tail = file.read_text().rsplit(")", 1)
+    fields = tail.split()
+    fields[3] = str(session)
+    file.write_text(f"{head}) {' '.join(fields)}\n")
+
+
+def test_members_of_a_led_session(tmp_path: Path) -> None:
+    """All of the session are ours while its leader is the recorded one."""
+    proc = a_machine(tmp_path)
+    found = members.of(a_record(), proc)
+    assert [(m.pid, m.role) for m in found] == [
+        (150, "keeper"),
+        (200, "api"),
+        (201, "worker"),
+    ]
+    assert members.api_alive(a_record(), proc)
+
+
+def test_members_without_the_leader(tmp_path: Path) -> None:
+    """When the leader is another, only those that were recorded are ours."""
+    proc = a_machine(tmp_path, leader=777)
+    assert [m.pid for m in members.of(a_record(), proc)] == [200]
+    known = a_record(members=[(201, 130), (300, 98)])
+    assert [m.pid for m in members.of(known, proc)] == [200, 201]
+    (proc / "201" / "environ").unlink(missing_ok=True)
+    (proc / "201" / "environ").write_bytes(b"A=1\0RIG_SERVER=token-1\0")
+    assert [m.pid for m in members.of(a_record(), proc)] == [200, 201]
+
+
+def test_members_of_another_boot(tmp_path: Path) -> None:
+    """After a boot no number means anything."""
+    proc = a_machine(tmp_path)
+    old = a_record(boot_id="boot-0", members=[(201, 130)])
+    assert members.of(old, proc) == []
+    assert not members.api_alive(old, proc)
+
+
+def test_members_of_a_shared_session(tmp_path: Path) -> None:
+    """A server in somebody's own session has its recorded processes and no more."""
+    proc = a_machine(tmp_path)
+    shared = a_record(session=0, members=[(201, 130)])
+    assert [m.pid for m in members.of(shared, proc)] == [200, 201]
+
+
+def test_tell_only_who_is_meant() -> None:
+    """A pid whose start time is another gets no signal, nor one that is gone."""
+    gone = members.Member(4194303, 1, "api", "x", "S", 1)
+    other = members.Member(os.getpid(), 1, "api", "x", "S", 1)
+    assert members.tell([gone, other], 15) == []
+
+
+METRICS = """\
+# HELP vllm:num_requests_running Number of requests.
+vllm:num_requests_running{engine="0",model_name="m"} 2.0
+vllm:num_requests_running{engine="1",model_name="m"} 1.0
+vllm:num_requests_waiting{engine="0"} 4.0
+vllm:kv_cache_usage_perc{engine="0"} 0.5
+vllm:kv_cache_usage_perc{engine="1"} 0.75
+vllm:prompt_tokens_total{engine="0"} 100.0
+vllm:generation_tokens_total{engine="0"} 30.0
+vllm:iteration_tokens_total_sum{engine="0"} 130.0
+vllm:request_success_total{finished_reason="abort"} 9.0
+vllm:odd{x="y"} what
+process_cpu_seconds_total 3.5
+"""
+
+
+def test_metrics() -> None:
+    """Engines are added up; given-up requests are no work; others count nothing."""
+    found = metrics.parse(METRICS)
+    assert found == metrics.Counters(3, 4, 0.75, 100.0, 30.0, 260.0)
+    assert metrics.parse("process_cpu_seconds_total 3.5\n") is None
+    bare = metrics.parse("vllm:gpu_cache_usage_perc 0.1\n")
+    assert bare == metrics.Counters(None, None, 0.1, None, None, None)
+
+
+@pytest.mark.parametrize("text", ["", " ", "!", "!!!!", "\ufffd", "\ufffd\ufffd !"])
+def test_doubtful(text: str) -> None:
+    """What a model that computes NaN says, and half letters."""
+    assert probe.doubtful(text)
+
+
+@pytest.mark.parametrize("text", ["Paris", "!a", "0", "\n7"])
+def test_not_doubtful(text: str) -> None:
+    """Anything else is text."""
+    assert not probe.doubtful(text)
+
+
+def test_key(tmp_path: Path) -> None:
+    """The key comes from its file, else from our own environment."""
+    file = tmp_path / "key"
+    record = a_record(pid=4194303, api_key_file=os.fspath(file))
+    assert probe.key_of(record, {"VLLM_API_KEY": "other"}) == ""
+    file.write_text("sesame\n\n")
+    assert probe.key_of(record, {}) == "sesame"
+    record.api_key_file = None
+    assert probe.key_of(record, {"VLLM_API_KEY": "other"}) == "other"
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "reason"),
+    [
+        (Facts(alive=False, end="gone", orphans=("PID 7 (x)",)), State.DEAD, "PID 7"),
+        (Facts(alive=True, stopping=True), State.DRAINING, "told to stop"),
+        (Facts(alive=True, was_ready=False, health=0), State.STARTING, ""),
+        (Facts(alive=True), State.READY, ""),
+        (Facts(alive=True, health=503), State.DEGRADED, "engine is dead"),
+        (Facts(alive=True, health=0), State.DEGRADED, "silent"),
+        (Facts(alive=True, health=404), State.DEGRADED, "404"),
+        (Facts(alive=True, missing=("1 worker gone",)), State.DEGRADED, "worker"),
+        (Facts(alive=True, stopped=("PID 9",)), State.DEGRADED, "PID 9"),
+        (Facts(alive=True, probe="HTTP 500"), State.DEGRADED, "HTTP 500"),
+        (Facts(alive=True, probe="401", refused=True), State.READY, "not probed"),
+        (
+            Facts(alive=True, probe="late", timed_out=True, moved=False),
+            State.HUNG,
+            "nothing moved",
+        ),
+        (Facts(alive=True, probe="late", timed_out=True, moved=True), State.READY, ""),
+        (Facts(alive=True, probe="late", timed_out=True), State.DEGRADED, "late"),
+        (
+            Facts(alive=True, probe="late", timed_out=True, used_cpu=False),
+            State.HUNG,
+            "late",
+        ),
+        (
+            Facts(alive=True, probe="late", timed_out=True, moved=True, health=503),
+            State.DEGRADED,
+            "503",
+        ),
+    ],
+)
+def test_judge(facts: Facts, state: State, reason: str) -> None:
+    """Each state, from facts."""
+    found, why = judge(facts)
+    assert found is state
+    assert reason in why
+
+
+def a_card(index: int, used: int | None, *users: tuple[int, int | None]) -> Card:
+    """Return a card of 16 GiB."""
+    uses = tuple(Use(pid, held) for pid, held in users)
+    return Card(index, "V100", f"GPU-{index}", "", 70, 16 * GIB, used, uses)
+
+
+def gpus(*found: Card) -> Gpus:
+    """Return a machine with cards."""
+    return Gpus("present", cards=found)
+
+
+def test_growth_of_others_is_not_ours() -> None:
+    """What others took in the meantime is subtracted, process by process."""
+    before = cards.baseline(
+        [0, 1, 7], lambda: gpus(a_card(0, GIB, (50, GIB)), a_card(1, 0))
+    )
+    assert set(before) == {"0", "1"}
+    now = gpus(a_card(0, 6 * GIB, (50, 3 * GIB), (60, 2 * GIB)), a_card(1, 2 * GIB))
+    first, second = cards.returned([0, 1], before, [99], lambda: now)
+    assert first == cards.Returned(0, GIB, ())
+    assert (first.back, second.back) == (False, False)
+    assert str(second) == "card 1: 2.0 GiB did not come back"
+    now = gpus(a_card(0, 3 * GIB, (50, 2 * GIB), (60, GIB)), a_card(1, 0, (99, 0)))
+    first, second = cards.returned([0, 1], before, [99], lambda: now)
+    assert first.back and str(first) == "card 0: memory is back"
+    assert not second.back and "PID 99" in str(second)
+
+
+def test_what_the_driver_does_not_tell() -> None:
+    """Unknown memory is unknown, neither back nor missing."""
+    before = cards.baseline([0], lambda: gpus(a_card(0, GIB)))
+    secret = gpus(a_card(0, 2 * GIB, (60, None)))
+    [found] = cards.returned([0], before, [99], lambda: secret)
+    assert found.missing is None and "unknown" in str(found)
+    [found] = cards.returned([3], before, [99], lambda: secret)
+    assert found.missing is None
+    assert cards.returned([], {}, [99]) == []
+    blind = gpus(a_card(0, None))
+    assert cards.returned([0], before, [], lambda: blind)[0].missing is None
+
+
+def test_use_of_cards() -> None:
+    """What a server's own processes hold on each of its cards."""
+    now = gpus(
+        a_card(0, 5 * GIB, (1, GIB), (2, GIB), (3, GIB)), a_card(1, 0, (1, None))
+    )
+    assert cards.use([0, 1], [1, 2], lambda: now) == [
+        cards.CardUse(0, 5 * GIB, 16 * GIB, 2 * GIB),
+        cards.CardUse(1, 0, 16 * GIB, None),
+    ]
+    assert cards.use([], [1]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("(APIServer pid=1) INFO 01-02 [a.py:1]  x  version 0.32.0", "vLLM 0.32.0"),
+        ("Initializing a V1 LLM engine (v0.32.0) with config", "the engine starts"),
+        ("Starting to load model /models/x...", "loading the weights"),
+        (
+            "Loading safetensors checkpoint shards:  50% Completed | 1/2",
+            "loading the weights: 50 %",
+        ),
+        ("Loading weights took 12.50 seconds", "loaded (12.50 s)"),
+        ("GPU KV cache size: 123,456 tokens", "123,456 tokens"),
+        ("Capturing CUDA graphs (decode, FULL):  40%|####", "graphs: 40 %"),
+        ("init engine (profile, create kv cache) took 3.19 s", "ready (3.19 s)"),
+        ("INFO:     Application startup complete.", "listens"),
+        ("something else", ""),
+    ],
+)
+def test_stages(line: str, words: str) -> None:
+    """Lines of real logs name how far it is."""
+    assert words in loading.stage([line])
+
+
+def test_follower_across_a_rotation(tmp_path: Path) -> None:
+    """No line is lost or told twice when the log is renamed under the reader."""
+    log = tmp_path / "a.log"
+    follower = loading.Follower(log)
+    assert follower.lines() == []
+    log.write_text("one\ntw")
+    assert follower.lines() == ["one"]
+    with log.open("a") as fh:
+        fh.write("o\nthree\n")
+    log.rename(tmp_path / "a.log.1")
+    log.write_text("four\r50%\rfive\n")
+    assert follower.lines() == ["two", "three", "four", "50%", "five"]
+    assert loading.Follower(log, from_end=True).lines() == []
+    log.unlink()
+    log.write_text("six\n")
+    assert loading.version(["x", "version 0.25.1"]) == "0.25.1"
