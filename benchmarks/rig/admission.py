@@ -34,13 +34,8 @@ from benchmarks.rig import replay
 from tools.rig.builds.admission.curves import Curve
 from tools.rig.builds.admission.predictions import Expected
 
-RECORD = (
-    Path(__file__).resolve().parents[2]
-    / "docs"
-    / "rig"
-    / "records"
-    / "fork-replay.json"
-)
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "rig"
+RECORD = DOCS / "records" / "fork-replay.json"
 GIB = 1 << 30
 MIB = 1 << 20
 GIB_A_JOB = 4
