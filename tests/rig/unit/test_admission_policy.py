@@ -105,6 +105,14 @@ def test_the_killed_one_is_first_in_line() -> None:
     assert keys(choose([], asked, 10 * GIB, 8))[0] == "killed"
 
 
+def test_a_killed_one_that_fits_only_alone_is_next() -> None:
+    """All that runs comes to its end, and then it has everything."""
+    asked = [waiting("small", 9, 1), waiting("killed", 90, 40, urgent=True)]
+    running = [seen("r", Curve.flat(100, GIB), 20)]
+    assert choose(running, asked, 10 * GIB, 8) == []
+    assert keys(choose([], asked, 10 * GIB, 8)) == ["killed"]
+
+
 def test_a_guess_keeps_its_peak_for_life() -> None:
     """What was never measured gets its kind's peak, and no margin above it."""
     asked = [waiting(f"g{i}", 60, 3, known=False) for i in range(9)]

@@ -87,6 +87,9 @@ def choose(
     looks = [(one, outlook(one.curve, step, one.known)) for one in waiting]
     empty = _Ground([], budget_bytes)
     fit = [(one, look) for one, look in looks if empty.takes(look)]
+    if pressing := [w for w, look in looks if w.urgent and not empty.takes(look)]:
+        # it was killed once, and fits only alone: that is waited for
+        return [] if running else [min(pressing, key=_first)]
     started: list[Waiting] = []
     able = any(ground.takes(look) for _, look in fit)
     for one, look in _best(ground, fit, places, step).now if able else ():
