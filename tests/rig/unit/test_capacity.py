@@ -18,6 +18,7 @@ from tests.rig.support.logged_sizes import LOGGED, Logged
 from tests.rig.support.made_model import LLAMA, llama_tensors, write
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.host.gpu import Card, Gpus
 from tools.rig.serve import cache, capacity, folder, shapes
 from tools.rig.serve.cache import Rules
 from tools.rig.serve.capacity import Options
@@ -235,7 +236,7 @@ def test_what_it_cannot_know(tmp_path: Path) -> None:
 def shown(path: Path, **options: Any) -> tuple[step.Report, str]:
     """Run the step and return its report and its words."""
     stream = io.StringIO()
-    words = {"memory": 16.0, "tensor": 2, "pipeline": 1, **options}
+    words = {"memory": "16", "tp": "2", **options}
     kind = words.pop("cache_dtype", "")
     report = step.capacity(
         Console(stream, env={}), path, step.options_for(**words), cache_dtype=kind
@@ -251,7 +252,7 @@ def test_step_fits(tmp_path: Path) -> None:
     assert report.fitting == 2
     for words in ("weights", "fp8_e5m2", "KiB a token", "+ fits", "15.77 GiB"):
         assert words in text
-    _, one = shown(tmp_path, cache_dtype="auto", pipeline=2)
+    _, one = shown(tmp_path, cache_dtype="auto", pp="2")
     assert "fp8" not in one
     assert "(stage 1)" in one
 
@@ -263,7 +264,7 @@ def test_step_says_what_would_fit(tmp_path: Path) -> None:
     assert report.exit_code == ExitCode.CANNOT
     assert "x does not fit" in text
     assert text.endswith("hint: --tp 8\n")
-    report, text = shown(path, memory=2.0)
+    report, text = shown(path, memory="2")
     assert report.fitting == 0
     assert "fewer bits" in text
 
@@ -281,10 +282,34 @@ def test_step_with_a_broken_model(tmp_path: Path) -> None:
         shown(tmp_path)
 
 
-def test_step_refuses_no_memory() -> None:
-    """Memory is counted in GiB, above nothing."""
-    with pytest.raises(UsageError):
-        step.options_for(memory=0, tensor=1, pipeline=1)
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"memory": "lots"},
+        {"memory": "0"},
+        {"memory": "nan"},
+        {"memory": "16", "tp": "1.5"},
+        {"memory": "16", "max_len": "-4"},
+        {"memory": "16", "utilisation": "inf"},
+    ],
+)
+def test_words_that_are_no_numbers(words: dict[str, str]) -> None:
+    """What is no number above nothing is wrong usage, and names its flag."""
+    with pytest.raises(UsageError, match="^--"):
+        step.options_for(**words)
+
+
+def test_memory_of_the_cards_here() -> None:
+    """Without a word the smallest card of this machine counts, or none is guessed."""
+    cards = [
+        Card(n, "Tesla V100", "", "", 70, size, None, None)
+        for n, size in enumerate((32 * GIB, 16 * GIB, None))
+    ]
+    found = step.options_for(gpus=lambda: Gpus("ok", cards=tuple(cards)))
+    assert found.memory == int(15.77 * GIB)
+    with pytest.raises(UsageError, match="no driver") as caught:
+        step.options_for(gpus=lambda: Gpus("absent", "no driver"))
+    assert "--memory 16" in caught.value.hint
 
 
 def test_200_shards_in_a_second(tmp_path: Path) -> None:
@@ -295,7 +320,7 @@ def test_200_shards_in_a_second(tmp_path: Path) -> None:
     for _ in range(3):
         # time of this process alone: other work on this machine is none of ours
         start = time.process_time()
-        report, _ = shown(path, tensor=8, memory=80.0)
+        report, _ = shown(path, tp="8", memory="80")
         took.append(time.process_time() - start)
     assert len(report.model.shards) == 200
     assert min(took) < 1

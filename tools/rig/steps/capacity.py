@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.host import gpu
+from tools.rig.host.gpu import Gpus
 from tools.rig.serve import capacity as planning
 from tools.rig.serve import model as models
 from tools.rig.serve.capacity import Capacity, Options
@@ -59,42 +62,45 @@ class Report:
 
 def options_for(
     *,
-    memory: float,
-    tensor: int,
-    pipeline: int,
-    utilisation: float = planning.UTILISATION,
-    max_len: int = 0,
+    memory: str = "",
+    tp: str = "",
+    pp: str = "",
+    utilisation: str = "",
+    max_len: str = "",
+    speculative: str = "",
     eager: bool = False,
-    vision: bool = True,
-    speculative: int = 0,
+    text_only: bool = False,
+    gpus: Callable[[], Gpus] = gpu.read,
 ) -> Options:
-    """Return the options for cards as people name them.
+    """Return the options for cards as people type them; empty words are defaults.
 
     Parameters
     ----------
     memory
-        Nominal memory of a card in GiB (16, 32); a V100 gives programs 1.4 % less.
-    tensor, pipeline, utilisation, max_len, eager, vision, speculative
+        Nominal memory of a card in GiB (16, 32); a V100 gives programs 1.4 % less. That
+        of the smallest card here when empty.
+    tp, pp, utilisation, max_len, speculative, eager
         As :class:`Options`.
+    text_only
+        Whether what reads pictures and sound is left out.
+    gpus
+        What reads this machine's cards.
 
     Raises
     ------
     UsageError
-        When the memory is not a positive number.
+        When a word is no number, or no memory is named and no card can be read.
     """
-    if not 0 < memory < 1 << 20:
-        raise UsageError(
-            "--memory is what one card has, in GiB", hint="invoke capacity --memory 16"
-        )
+    size = _number("memory", memory, 0) * GIB or _smallest(gpus())
     return Options(
-        memory=int(memory * GIB * planning.USABLE),
-        tensor=tensor,
-        pipeline=pipeline,
-        utilisation=utilisation,
-        max_len=max_len,
+        memory=int(size * planning.USABLE),
+        tensor=_whole("tp", tp, 1),
+        pipeline=_whole("pp", pp, 1),
+        utilisation=_number("utilisation", utilisation, planning.UTILISATION),
+        max_len=_whole("max-len", max_len, 0),
+        speculative=_whole("speculative", speculative, 0),
         eager=eager,
-        vision=vision,
-        speculative=speculative,
+        vision=not text_only,
     )
 
 
@@ -143,6 +149,38 @@ def capacity(
     report = Report(model, plans, problems, fitting)
     _show(console, report)
     return report
+
+
+def _whole(flag: str, word: str, other: int) -> int:
+    number = _number(flag, word, other)
+    if number != int(number):
+        raise UsageError(f"--{flag} {word} is not a whole number")
+    return int(number)
+
+
+def _number(flag: str, word: str, other: float) -> float:
+    try:
+        number = float(word) if word else float(other)
+    except ValueError:
+        number = -1.0
+    # the largest card has less than a TiB, and nobody counts tokens in billions
+    if not 0 <= number < 1 << 30 or (word and number == 0):
+        raise UsageError(
+            f"--{flag} {word} is not a number above 0",
+            hint="invoke capacity --model FOLDER --tp 2 --memory 16",
+        )
+    return number
+
+
+def _smallest(found: Gpus) -> int:
+    sizes = [card.total for card in found.cards if card.total]
+    if sizes:
+        return min(sizes)
+    raise UsageError(
+        "how much memory a card has is not known here"
+        + (f": {found.reason}" if found.reason else ""),
+        hint="invoke capacity --model FOLDER --tp 2 --memory 16",
+    )
 
 
 def _more(model: ModelFolder, options: Options, cache_dtype: str, sm: int) -> int:
