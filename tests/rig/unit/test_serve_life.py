@@ -8,6 +8,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -93,8 +94,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     """Give a desk, and end what is left on it."""
+    monkeypatch.setattr(look, "STILL_S", 1.0)
     made = Desk(StateRoot(tmp_path / "root"), io.StringIO())
     yield made
     for record in records.listing(made.root):
@@ -131,6 +133,42 @@ def test_life_of_a_server(desk: Desk) -> None:
     assert "no server is recorded" not in desk.said.getvalue()
     serve_status(desk.console, desk.root)
     assert "no server is recorded" in desk.said.getvalue()
+
+
+def test_logs_are_followed(desk: Desk) -> None:
+    """What comes after is printed too, until the server ends."""
+    desk.serve(desk.plan())
+    record = desk.record()
+    assert members.names(desk.root)[record.pid] == "one"
+    out = io.StringIO()
+    timer = threading.Timer(0.6, os.kill, (record.pid, signal.SIGTERM))
+    timer.start()
+    serve_logs(desk.root, "one", follow=True, out=out)
+    assert "INFO version 0.99.1" in out.getvalue()
+    Path(record.log).unlink()
+    with pytest.raises(StepFailed, match="there is no log"):
+        serve_logs(desk.root, "one", out=out)
+
+
+def test_port_of_another_program(desk: Desk) -> None:
+    """A port that a stranger has is refused before anything is started."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        plan = desk.plan(port=other.getsockname()[1])
+        with pytest.raises(InUseError, match="cannot be had: Address already in use"):
+            desk.serve(plan)
+    assert life.port_problem("no such host", 1)
+    assert not life.port_problem("::1", free_port())
+
+
+def test_watch(desk: Desk) -> None:
+    """Watching looks again and again, until Ctrl-C."""
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        serve_status(desk.console, desk.root, watch_s=0.1)
+    assert desk.said.getvalue().count("no server is recorded") > 1
 
 
 def test_two_and_no_name(desk: Desk) -> None:

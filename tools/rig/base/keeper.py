@@ -93,7 +93,7 @@ class Keeper:
         looked = 0.0
         told = 0
         while self.code is None:
-            self._turn(_PARTIAL_S if self.lines.rest else LOOK_S)
+            self._turn(self._limit())
             if len(self.asked) > told:
                 told = len(self.asked)
                 self._tell([self.child.pid], signal.SIGTERM)
@@ -111,6 +111,13 @@ class Keeper:
         code = -signal.SIGKILL if self.code is None else self.code
         self._write_end(code, orphans, killed, removed)
         return code if code >= 0 else 128 - code
+
+    def _limit(self) -> float:
+        """Return how many seconds nothing need be done if nothing happens."""
+        limit = _PARTIAL_S if self.lines.rest else LOOK_S
+        if self.patience is None:
+            return limit
+        return min(limit, max(0.05, self.patience - time.monotonic()))
 
     def _turn(self, limit: float) -> None:
         """Wait for output, a signal or the end of the tether, and take what comes."""

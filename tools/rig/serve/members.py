@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base import shared_memory
+from tools.rig.base.state import StateRoot
 from tools.rig.host import processes
-from tools.rig.serve.record import TOKEN, Identity, ServerRecord
+from tools.rig.serve.record import TOKEN, Identity, ServerRecord, listing
 
 WORKER = "VLLM::Worker"
 ENGINE = "VLLM::EngineCor"
@@ -79,6 +80,11 @@ def api_alive(record: ServerRecord, proc: Path = processes.PROC) -> bool:
     return record.boot_id == processes.boot_id(proc) and processes.alive(
         record.pid, record.start_ticks, proc
     )
+
+
+def names(root: StateRoot) -> dict[int, str]:
+    """Return the server that each process of a server belongs to, by pid."""
+    return {m.pid: record.name for record in listing(root) for m in of(record)}
 
 
 def note(record: ServerRecord) -> list[Member]:
