@@ -40,11 +40,7 @@ fiftieth of it (180 MB, docs/rig/measured.md)."""
 LANGUAGES = ("C", "CXX", "CUDA")
 SCRIPT = "rig-cache"
 
-_OUTCOMES = {
-    "direct_cache_hit": "hits",
-    "preprocessed_cache_hit": "hits",
-    "cache_miss": "misses",
-}
+_HITS = frozenset({"direct_cache_hit", "preprocessed_cache_hit"})
 _NO_COMPILE = frozenset(
     {"called_for_link", "called_for_preprocessing", "no_input_file"}
 )
@@ -123,9 +119,7 @@ def choose(
     )
 
 
-def defaults(
-    chosen: CompileCache, cache: Path, checkout: Path, counts: Path | None = None
-) -> dict[str, str]:
+def defaults(chosen: CompileCache, cache: Path, checkout: Path) -> dict[str, str]:
     """Return the variables of a cache; a value that the user has set goes first.
 
     Parameters
@@ -136,11 +130,9 @@ def defaults(
         The folder of all caches.
     checkout
         The source tree, for ccache where no work folder serves.
-    counts
-        A file to which ccache writes what each call came to.
     """
     if chosen.name == "ccache":
-        found = {
+        return {
             "CCACHE_DIR": str(cache / "ccache"),
             # temporary build folders and debug paths must not spoil the hits
             "CCACHE_NOHASHDIR": "true",
@@ -149,7 +141,6 @@ def defaults(
             "CCACHE_COMPILERCHECK": "content",
             "CCACHE_MAXSIZE": SIZE,
         }
-        return found | ({"CCACHE_STATSLOG": str(counts)} if counts else {})
     if chosen.name == "sccache":
         return {
             "SCCACHE_DIR": str(cache / "sccache"),
@@ -176,26 +167,49 @@ def forced(
     script
         See :func:`launcher`; CMake's and torch's command lines cut a path at blanks.
     env
-        The build's environment as it is so far, the user's included: ``CMAKE_ARGS`` is
-        extended and ``CUDACXX`` read.
+        The build's environment as it is so far, :func:`defaults` and the user's own
+        included: ``CMAKE_ARGS`` is extended in front, so that a launcher that is named
+        there stays; ``CUDACXX`` is read, and ``PYTORCH_NVCC`` stays as it is.
     work
         The build's lasting folder, or None.
     before
         What comes before the script: another launcher, with its arguments.
     """
     words = [*before, str(script)]
-    theirs = env.get("CMAKE_ARGS", "")
-    options = [f"-DCMAKE_{name}_COMPILER_LAUNCHER" for name in LANGUAGES]
-    ours = [f"{option}={';'.join(words)}" for option in options if option not in theirs]
-    told = {
-        "CMAKE_ARGS": " ".join([theirs, *ours]).strip(),
-        "RIG_CACHE": chosen.program,
-        "RIG_CACHE_DIR": "" if chosen.shared else env.get(_folder(chosen), ""),
-    }
+    named = ";".join(words)
+    options = [f"-DCMAKE_{name}_COMPILER_LAUNCHER={named}" for name in LANGUAGES]
+    told = {"CMAKE_ARGS": " ".join([*options, env.get("CMAKE_ARGS", "")]).strip()}
     nvcc = env.get("CUDACXX", "")
     if nvcc and " " not in nvcc and not env.get("PYTORCH_NVCC"):
         # torch's own extension builder knows no compiler launcher
         told["PYTORCH_NVCC"] = " ".join([*words, nvcc])
+    return {**told, **environment(chosen, env, work)}
+
+
+def environment(
+    chosen: CompileCache, env: Mapping[str, str], work: WorkFolder | None
+) -> dict[str, str]:
+    """Return what the script of :func:`launcher` is told.
+
+    Parameters
+    ----------
+    chosen
+        See :func:`choose`.
+    env
+        The build's environment, :func:`defaults` included.
+    work
+        The build's lasting folder, or None.
+    """
+    folder = {"ccache": "CCACHE_DIR", "sccache": "SCCACHE_DIR"}.get(chosen.name, "")
+    told = {
+        "RIG_CACHE": chosen.program,
+        "RIG_CACHE_DIR": "" if chosen.shared else env.get(folder, ""),
+    }
+    if chosen.name == "sccache" and "Wno-deprecated-gpu" not in str(_nvcc_flags(env)):
+        # newer nvccs warn of sm_70, and sccache takes the words for a command (pytorch
+        # issue 155464); it asks nvcc for more than our command lines do
+        flags = [env.get("NVCC_APPEND_FLAGS", ""), "-Wno-deprecated-gpu-targets"]
+        told["NVCC_APPEND_FLAGS"] = " ".join(flags).strip()
     if work:
         pairs = {
             name: str(link)
@@ -207,32 +221,43 @@ def forced(
     return told
 
 
-def _folder(chosen: CompileCache) -> str:
-    return {"ccache": "CCACHE_DIR", "sccache": "SCCACHE_DIR"}.get(chosen.name, "")
+def _nvcc_flags(env: Mapping[str, str]) -> list[str]:
+    return [env.get(f"NVCC_{end}_FLAGS", "") for end in ("PREPEND", "APPEND")]
 
 
-def launcher(folder: Path, python: str = sys.executable) -> Path:
+def launcher(folder: Path, python: Path | None = None) -> Path:
     """Write the script that starts a compile, and return it.
 
-    Its place must be the same for every build of a checkout.
+    Its place must be the same for every build of a checkout, and hold no blank. What it
+    runs is copied beside it: a build goes on when our own files change.
+
+    Parameters
+    ----------
+    folder
+        Where it lies.
+    python
+        What runs it; by default the one below our own environment, since it needs
+        nothing but the standard library.
 
     Raises
     ------
     StepFailed
         When the folder cannot be written.
     """
-    script = folder / SCRIPT
-    words = shlex.join([python, "-I", "-S", near.__file__])
+    script, part = folder / SCRIPT, folder / f"{SCRIPT}.py"
+    runs = python or Path(os.path.realpath(sys.executable))
+    words = shlex.join([str(runs), "-I", "-S", str(part)])
     try:
+        write_text(part, Path(near.__file__).read_text(encoding="utf-8"))
         write_text(script, f'#!/bin/sh\nexec {words} "$@"\n')
-        script.chmod(0o755)
+        script.chmod(0o700)
     except OSError as exc:
         raise unwritable(script, exc) from exc
     return script
 
 
 def counts_of_ccache(log: Path) -> dict[str, Any]:
-    """Return what ccache did in a build, from the file that it wrote.
+    """Return what ccache did in a build, from the file that ``CCACHE_STATSLOG`` names.
 
     A file that is missing gives zeros: then no compile was asked for.
     """
@@ -241,23 +266,20 @@ def counts_of_ccache(log: Path) -> dict[str, Any]:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
         text = ""
-    for call in _calls(text):
-        name = next((_OUTCOMES[w] for w in call if w in _OUTCOMES), "")
-        if call & _ERRORS:
-            found["errors"] += 1
-        elif name:
-            found[name] += 1
-        elif not call & _NO_COMPILE:
-            found["not_cached"] += 1
-    return {"program": "ccache", **found}
-
-
-def _calls(text: str) -> list[set[str]]:
-    """Return what each call came to; ccache begins one with a ``#``."""
     calls: list[set[str]] = []
     for line in text.splitlines():
+        # each call begins with the name of its source
         if line.startswith("#"):
             calls.append(set())
         elif calls:
             calls[-1].add(line.strip())
-    return calls
+    for call in calls:
+        if call & _ERRORS:
+            found["errors"] += 1
+        elif call & _HITS:
+            found["hits"] += 1
+        elif "cache_miss" in call:
+            found["misses"] += 1
+        elif not call & _NO_COMPILE:
+            found["not_cached"] += 1
+    return {"program": "ccache", **found}
