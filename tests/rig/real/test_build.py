@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -61,9 +62,10 @@ class TestSample:
             "build requirements",
             "build the wheel",
             "verify the wheel",
-            "editable install",
             "run-time requirements",
+            "editable install",
             "verify",
+            "switch",
         ]
         [library] = [x for x in record["verify"]["libraries"] if x["sms"]]
         assert library["sms"] == [70] and library["verdict"] == "ok"
@@ -85,9 +87,10 @@ class TestSample:
         That build has nothing to compile, and prints one JSON document.
         """
         options = ("--json", "--jobs", "2")
-        before = {p: p.stat().st_mtime_ns for p in shop.root.path.rglob("*")}
+        before = {p: p.lstat().st_mtime_ns for p in shop.root.path.rglob("*")}
         plan = json.loads(shop.invoke("plan", *options).stdout)
-        assert {p: p.stat().st_mtime_ns for p in shop.root.path.rglob("*")} == before
+        now = {p: p.lstat().st_mtime_ns for p in shop.root.path.rglob("*")}
+        assert now == before
         got = shop.invoke("build-sm70", *options)
         assert got.returncode == 0, got.stderr
         record = json.loads(got.stdout)
@@ -97,15 +100,22 @@ class TestSample:
         assert compiled(Path(record["log"]).read_text()) == []
 
     def test_wheel(self, shop: Workshop) -> None:
-        """``--wheel`` installs the wheel itself; the next build is editable again."""
-        got = shop.invoke("build-sm70", "--wheel")
-        assert got.returncode == 0, got.stderr
+        """``--wheel`` makes a generation; the way back is one command."""
         code = "import rig_sample; print(rig_sample.__file__)"
         python = str(shop.environment / "bin" / "python")
-        assert str(shop.environment) in shop.run([python, "-c", code]).stdout
-        got = shop.invoke("build-sm70")
-        assert got.returncode == 0, got.stderr
         assert str(shop.sample) in shop.run([python, "-c", code]).stdout
+        before = shop.environment.resolve()
+        got = shop.invoke("build-sm70", "--wheel")
+        assert got.returncode == 0, got.stderr
+        assert str(shop.environment) in shop.run([python, "-c", code]).stdout
+        back = json.loads(shop.invoke("rollback", "--json").stdout)
+        assert back["active"] == before.name and back["seconds"] < 5
+        assert str(shop.sample) in shop.run([python, "-c", code]).stdout
+        rows = json.loads(shop.invoke("builds", "--json").stdout)
+        states = {row["id"]: row["state"] for row in rows}
+        assert (
+            states[before.name] == "active" and states[back["previous"]] == "previous"
+        )
 
 
 class TestStopped:
@@ -196,23 +206,54 @@ class TestSomebodyElse:
             assert len(shop.records()) == records and proc.poll() is None
 
     def test_in_use(self, shop: Workshop) -> None:
-        """A process that runs from the environment is named in two lines, exit 4."""
+        """A process that runs from the environment is named, exit 4; the build is kept.
+
+        It is switched on by a command that waits for that process to end.
+        """
         python = str(shop.environment / "bin" / "python")
+        before = shop.environment.resolve()
         code = "import rig_sample, time; print('up', flush=True); time.sleep(600)"
         with shop.started([python, "-c", code]) as user:
             until(lambda: "up" in shop.said, lambda: shop.said)
-            got = shop.invoke("build-sm70")
-            assert got.returncode == 4
-            name, advice = got.stderr.splitlines()[-2:]
-            assert name.startswith(f"{user.pid} {python} -c ")
-            assert "the above process(es) are running from" in advice
-            assert advice.endswith("set ONECAT_FORCE=1 to build anyway")
             wrong = shop.invoke("build-sm70", ONECAT_FORCE="yes")
             assert wrong.returncode == 2 and "ONECAT_FORCE" in wrong.stderr
-            assert user.poll() is None
+            got = shop.invoke("build-sm70", "--wheel")
+            assert got.returncode == 4
+            name, advice, hint = got.stderr.splitlines()[-3:]
+            assert name.startswith(f"{user.pid} {python} -c ")
+            assert "the above process(es) are running from" in advice
+            assert advice.endswith("set ONECAT_FORCE=1 to switch anyway")
+            assert shop.environment.resolve() == before and user.poll() is None
+            kept = shop.records()[-1]
+            assert kept["result"] == "kept" and kept["exit_code"] == 4
+            [row] = [
+                row
+                for row in json.loads(shop.invoke("builds", "--json").stdout)
+                if row["id"] == before.name
+            ]
+            assert row["used_by"] == [name]
+            words = shlex.split(hint)
+            assert words[:2] == ["hint:", "invoke"] and words[-1] == "--when-free"
+            waiting = subprocess.Popen(
+                shop.argv(*words[2:]),
+                env=shop.env,
+                cwd=shop.home,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            assert waiting.stderr is not None
+            until(
+                lambda: "waiting for PID" in waiting.stderr.readline(), lambda: "said"
+            )
+            user.kill()
+            user.wait()
+            assert waiting.wait(60) == 0
+            waiting.stderr.close()
+        assert shop.environment.resolve().name == kept["id"]
+        assert shop.imports() == "7.0"
 
     def test_forced(self, shop: Workshop) -> None:
-        """ONECAT_FORCE=1 builds all the same, and the user's process lives on."""
+        """ONECAT_FORCE=1 switches all the same, and the user's process lives on."""
         python = str(shop.environment / "bin" / "python")
         code = (
             "import rig_sample, sys\n"

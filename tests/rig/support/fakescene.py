@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import zipfile
@@ -18,6 +19,8 @@ from tools.rig.base.errors import StepFailed
 from tools.rig.base.run import Result
 from tools.rig.base.state import SENTINEL, StateRoot
 from tools.rig.builds import generations, place, profile
+from tools.rig.builds.admission.client import Admission
+from tools.rig.builds.cache_server import Served
 from tools.rig.builds.candidates import Candidate
 from tools.rig.builds.files import Files
 from tools.rig.builds.pair import PairPlan
@@ -138,6 +141,8 @@ class Stage:
             tracked=lambda checkout, env: ["rig_sample/__init__.py"],
             install=self._install,
             stream=self._stream,
+            admission=self._admission,
+            serving=lambda *args, **how: contextlib.nullcontext(Served()),
             verify=self._verify,
             install_wheel=self._install_wheel,
         )
@@ -208,6 +213,12 @@ class Stage:
             out = Path(argv[argv.index("--out-dir") + 1])
             make_wheel(out)
         return Result(tuple(argv), self.compiles, "", "", 1.0)
+
+    def _admission(self, *args: Any) -> Admission:
+        """Return one whose service ends at once."""
+        none = Result((), 0, "", "", 0.0)
+        folder = self.at.root.path / "socket"
+        return Admission(*args, folder=folder, start=lambda *a, **how: none)
 
     def _verify(self, console: Any, **what: Any) -> VerifyReport:
         verdict = self.verdicts[len(self.named("verify"))]

@@ -8,22 +8,50 @@ from pathlib import Path
 
 import pytest
 
-from tools.rig.builds import plan, profile
+from tools.rig.base.state import StateRoot
+from tools.rig.builds import compile_setup, plan, profile
+from tools.rig.builds.admission.curves import Curve
+from tools.rig.builds.admission.predictions import Predictions
+from tools.rig.builds.compile_cache import CompileCache
+from tools.rig.builds.compile_setup import CompileSetup, Machine
 from tools.rig.builds.environment import Composed, Places
-from tools.rig.builds.jobs import Jobs
 from tools.rig.builds.plan import BuildPlan
 
 V100 = profile.load("v100-cu128")
 PLACES = Places(*map(Path, ("/s r c", "/home", "/bench", "/new", "/t", "/d", "/c")))
 
 
-def make(*, wheel_only: bool = False, backend: str | None = None) -> BuildPlan:
+def setup(root: Path = Path("/root-of-state")) -> CompileSetup:
+    """Return how the compiles of a V100 build are run."""
+    return compile_setup.plan(
+        V100,
+        StateRoot(root),
+        "src-1",
+        Path("/s r c"),
+        {"env": Path("/bench")},
+        release="12.4",
+        compiler="gcc12",
+        build_id="{build}",
+        python="3.12.4",
+        asked=(2, "command line"),
+        cache=CompileCache("ccache", "/bin/ccache"),
+        at=Machine(8 << 30, 4),
+        shims=Path("/shims"),
+    )
+
+
+def make(
+    *,
+    wheel_only: bool = False,
+    backend: str | None = None,
+    its: CompileSetup | None = None,
+) -> BuildPlan:
     """Return a plan for the V100."""
     return plan.make(
         V100,
         PLACES,
         Composed({"MAX_JOBS": "2", "HF_TOKEN": "hf_secretsecretsecret"}, ("one note",)),
-        Jobs(2, "2 cores"),
+        its or setup(),
         "CUDA 12.4",
         Path("/wheels"),
         ("/bin/uv",),
@@ -93,12 +121,37 @@ def test_people_see_what_is_done() -> None:
     lines = make().lines()
     assert "profile      v100-cu128" in lines
     assert "environment  /home" in lines and "generation   /new" in lines
-    assert "jobs         2 (2 cores)" in lines
+    where = "/root-of-state/work/src-1/v100-cu128-cuda12.4-gcc12"
+    assert f"build folder {where}" in lines and "cache        ccache" in lines
+    budget = "8.0 GiB for all together"
+    assert f"compiles     at most 2 (command line says so), {budget}" in lines
+    assert "expected     nothing was measured yet" in lines
     assert "  MAX_JOBS=2" in lines and "  HF_TOKEN=***" in lines
     typed = next(ln for ln in lines if "--editable" in ln)
     assert typed.endswith("--editable '/s r c'")
     assert "VLLM_USE_PRECOMPILED=1" in typed
     assert lines[-2:] == ["note: shim", "note: one note"]
+
+
+def test_expected(tmp_path: Path) -> None:
+    """What earlier builds measured says how long all of it takes without a cache."""
+    known = Predictions()
+    for name in ("a.cu.o", "b.cu.o"):
+        known.learn(name, Curve(((0.0, 1 << 30), (60.0, 1 << 30))))
+    known.save(tmp_path / "predictions" / "v100-cu128-12.4.json")
+    made = make(its=setup(tmp_path))
+    assert made.to_json()["expected_s"] == pytest.approx(60, abs=5)
+    line = next(ln for ln in made.lines() if ln.startswith("expected"))
+    assert line.endswith("for all 2 compiles that were measured, uncached")
+
+
+def test_launchers() -> None:
+    """Admission comes before the cache, the cache before the compiler."""
+    env = compile_setup.environment(setup(), {"CUDACXX": "/cuda/bin/nvcc"})
+    words = "/shims/rig-admit;/shims/rig-cache"
+    assert f"-DCMAKE_CUDA_COMPILER_LAUNCHER={words}" in env["CMAKE_ARGS"].split()
+    assert env["PYTORCH_NVCC"] == f"{words.replace(';', ' ')} /cuda/bin/nvcc"
+    assert env["CCACHE_STATSLOG"] == "/root-of-state/logs/{build}.ccache"
 
 
 def test_json() -> None:

@@ -133,7 +133,10 @@ class TestEditable:
         assert listed.read_text() == "typing-extensions>=4.6\n"
         [(argv, env, how)] = play.stage.named("compile")
         assert argv[-2:] == [str(artifacts), str(play.at.checkout)]
-        assert env["MAX_JOBS"] == "2" and env["GIT_X"] == "1"
+        assert env["RIG_ADMISSION_CAP"] == "2" and env["GIT_X"] == "1"
+        assert env["MAX_JOBS"] == str(made["plan"]["jobs"])
+        for launched in ("rig-admit;", "rig-cache"):
+            assert launched in env["CMAKE_ARGS"]
         assert env["CUDA_HOME"] == str(fakescene.KIT.root)
         assert "PYTHONPATH" not in env
         assert how["first_to_die"] and how["nice"] == compiling.NICE

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base import redact
+from tools.rig.base.console import duration
+from tools.rig.builds.compile_setup import CompileSetup
 from tools.rig.builds.environment import Composed, Places
-from tools.rig.builds.jobs import Jobs
 from tools.rig.builds.profile import Profile
 
 
@@ -60,7 +61,7 @@ class BuildPlan:
     mode: str
     places: Places
     toolchain: str
-    jobs: Jobs
+    setup: CompileSetup
     env: Mapping[str, str]
     commands: tuple[Command, ...]
     wheels: Path
@@ -79,8 +80,13 @@ class BuildPlan:
             "environment": str(self.places.home),
             "generation": str(self.places.generation),
             "toolchain": self.toolchain,
-            "jobs": self.jobs.count,
-            "jobs_why": self.jobs.why,
+            "jobs": self.setup.jobs.ninja,
+            "compiles_at_once": self.setup.jobs.cap,
+            "jobs_why": self.setup.jobs.why,
+            "budget_bytes": self.setup.machine.budget,
+            "expected_s": self.setup.expected_s,
+            "compile_cache": self.setup.cache.name,
+            "build_folder": str(self.setup.work.home),
             "env": redact.env(dict(self.env)),
             "commands": [
                 {
@@ -93,6 +99,13 @@ class BuildPlan:
             "notes": list(self.notes),
         }
 
+    def _expected(self) -> str:
+        setup = self.setup
+        if setup.expected_s is None:
+            return "nothing was measured yet"
+        took = duration(setup.expected_s)
+        return f"{took} for all {setup.known} compiles that were measured, uncached"
+
     def lines(self) -> list[str]:
         """Return the plan as people read it."""
         out = [
@@ -101,7 +114,10 @@ class BuildPlan:
             f"environment  {self.places.home}",
             f"generation   {self.places.generation}",
             f"toolchain    {self.toolchain}",
-            f"jobs         {self.jobs.count} ({self.jobs.why})",
+            f"build folder {self.setup.work.home}",
+            f"cache        {self.setup.cache.name or 'none'}",
+            f"compiles     {self.setup.jobs.why}",
+            f"expected     {self._expected()}",
             "environment variables added:",
         ]
         masked = redact.env(dict(self.env))
@@ -124,7 +140,7 @@ def make(
     profile: Profile,
     places: Places,
     composed: Composed,
-    jobs: Jobs,
+    setup: CompileSetup,
     toolchain: str,
     wheels: Path,
     uv: tuple[str, ...],
@@ -137,8 +153,8 @@ def make(
 
     Parameters
     ----------
-    profile, places, composed, jobs
-        What is built, where, with which environment and how many compiles.
+    profile, places, composed, setup
+        What is built, where, with which environment, and how compiles are run.
     toolchain
         One line that names toolkit and compiler.
     wheels
@@ -184,7 +200,7 @@ def make(
         "wheel" if wheel_only else "editable",
         places,
         toolchain,
-        jobs,
+        setup,
         composed.add,
         tuple(commands),
         wheels,

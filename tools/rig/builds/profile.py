@@ -29,6 +29,7 @@ class Profile:
     by ``|``), ``gib_per_job`` the memory in GiB that one compile may take,
     ``need_gib`` the disk space in GiB for the environment, ``overlay_paths`` folders in
     the checkout that an editable install must put on ``sys.path`` beside its own,
+    ``subprojects`` folders in it that the target builds as projects of their own,
     ``overlay_moved`` folders whose place in the checkout is another than in the wheel.
     """
 
@@ -54,6 +55,7 @@ class Profile:
     editable_env: Mapping[str, str]
     overlay_paths: tuple[str, ...]
     overlay_moved: Mapping[str, str]
+    subprojects: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -101,6 +103,7 @@ def load(name: str) -> Profile:
         editable_env=dict(build["editable_env"]),
         overlay_paths=tuple(build["overlay_paths"]),
         overlay_moved=dict(build.get("overlay_moved", {})),
+        subprojects=tuple(build.get("subprojects", ())),
         env=dict(data.get("env", {})),
     )
 

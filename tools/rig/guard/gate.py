@@ -19,6 +19,7 @@ _AGAIN_S = 0.5
 _SELDOM_S = 5.0
 """Seconds between scans after a minute of waiting."""
 _REMIND_S = 60.0
+_LOOK = "invoke in-use"
 _WIDTH = 200
 """Letters of a command line that a message shows."""
 
@@ -43,7 +44,7 @@ class InUse(InUseError):
         venv: Path,
         found: ScanResult,
         instead: str = "stop them first, or set ONECAT_FORCE=1 to build anyway",
-        hint: str = "invoke in-use",
+        hint: str = _LOOK,
     ) -> None:
         self.found = found
         super().__init__(
@@ -55,7 +56,8 @@ class InUse(InUseError):
 
     def lines(self) -> list[str]:
         """Return one line ``PID COMMAND`` a process, and what to do about them."""
-        return [*self.details, self.what]
+        more = [] if self.hint == _LOOK else [f"hint: {self.hint}"]
+        return [*self.details, self.what, *more]
 
 
 def process_lines(found: ScanResult) -> list[str]:

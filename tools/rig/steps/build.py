@@ -30,6 +30,7 @@ from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.switching import Wish
 from tools.rig.steps.toolkit import Pair
+from tools.rig.steps.trees import plain_path
 from tools.rig.steps.verify import failure
 
 
@@ -154,15 +155,17 @@ class Build:
 
     def _plan(self, pair: Pair, trust: dict[str, str]) -> BuildPlan:
         at = self.scene
-        todo = plan.compose(
-            at,
+        kit, compiler = pair.toolkit, pair.compiler
+        chosen = plan.Chosen(
             pair.env,
-            trust,
-            f"{pair.toolkit.describe()}; host compiler {pair.compiler.describe()}",
-            tuple(self.work_rounds),
-            self.record.id,
-            self.wheel_only,
+            f"{kit.describe()}; host compiler {compiler.describe()}",
+            kit.release,
+            plan.variant(compiler, None),
+            self.python_version,
+            plain_path(at.root.make(at.root.shims)),
         )
+        notes, name = tuple(self.work_rounds), self.record.id
+        todo = plan.compose(at, chosen, trust, notes, name, self.wheel_only)
         self.env.update(todo.env)
         self.env.pop("PYTHONPATH", None)
         self.record.update(
@@ -170,13 +173,13 @@ class Build:
             commit=self.use.describe(at.checkout, self.env),
             head=self.use.head(at.checkout, self.env),
             profile=todo.profile,
-            toolkit=pair.toolkit.version,
+            toolkit=kit.version,
             checkout=str(at.checkout),
             environment=str(at.environment),
             env_difference=sorted(env_difference(self.env, at.env)),
             notes=self.work_rounds,
         )
-        self.console.say(f"  {todo.jobs.count} compiles at once: {todo.jobs.why}")
+        self.console.say(f"  compiles at once: {todo.setup.jobs.why}")
         self.console.say(f"  whole log: {self.record.log}")
         return todo
 

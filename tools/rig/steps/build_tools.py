@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.rig.base import run
-from tools.rig.builds import generations, settle, uv
+from tools.rig.builds import cache_server, generations, settle, uv
+from tools.rig.builds.admission.client import Admission
 from tools.rig.guard import gate
 from tools.rig.host import git
 from tools.rig.steps import git_safe, install_wheel, toolkit, verify
@@ -33,5 +34,7 @@ class Tools:
     tracked: Callable[..., Any] = git.tracked
     install: Callable[..., None] = uv.install
     stream: Callable[..., run.Result] = run.stream
+    admission: Callable[..., Admission] = Admission
+    serving: Callable[..., Any] = cache_server.serving
     verify: Callable[..., Any] = verify.verify
     install_wheel: Callable[..., Any] = install_wheel.install_wheel

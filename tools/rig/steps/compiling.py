@@ -8,7 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.rig.builds import cmake_cache, ninja_log, wheel
+from tools.rig.base.console import size
+from tools.rig.base.process import Result
+from tools.rig.builds import (
+    cmake_cache,
+    compile_cache,
+    compile_setup,
+    eta,
+    ninja_log,
+    record,
+    wheel,
+)
+from tools.rig.builds.admission.client import Admission, summary
+from tools.rig.builds.admission.predictions import Predictions, key_of
+from tools.rig.builds.compile_setup import CompileSetup
 from tools.rig.builds.meter import Meter, Peaks
 from tools.rig.builds.plan import BuildPlan, Command
 from tools.rig.builds.progress import Progress
@@ -40,6 +53,7 @@ class Compile:
         self.scene = found
         self.use = use
         self.peaks = Peaks()
+        self.cache_counts: dict[str, Any] = {}
 
     def wheel(self, todo: BuildPlan, command: Command, env: Mapping[str, str]) -> Path:
         """Run the build and return the wheel.
@@ -49,31 +63,104 @@ class Compile:
         StepFailed
             When it fails, with the root cause that its log names.
         """
-        for line in cmake_cache.refresh(self.scene.checkout, env):
+        setup = todo.setup
+        said = compile_setup.make(setup, self.scene.root)
+        for line in [*said, *cmake_cache.refresh(self.scene.checkout, env)]:
             self.console.say(f"  {line}")
-        progress = Progress(self.console)
-        meters: list[Meter] = []
         log = self.run.record.log
         since = log.stat().st_size if log.exists() else 0
+        name, cap = self.run.record.id, setup.jobs.cap
+        admission = self.use.admission(name, setup.files, setup.machine.cores, cap)
         try:
-            result = self.use.stream(
+            with (
+                self.use.serving(
+                    setup.cache, env, log.with_suffix(".sccache.log"), nice=NICE
+                ) as served,
+                admission,
+                self._progress(setup, admission) as progress,
+            ):
+                for line in served.notes:
+                    self.console.say(f"  {line}")
+                added = {**served.add, **admission.env, **command.env}
+                result = self._run(command, {**env, **added}, progress, log)
+        finally:
+            self.console.clear()
+            self._learnt(admission)
+        self._cache_counts(setup, served.counts)
+        if not result.ok:
+            raise build_report.failure(command.title, result.code, log, since)
+        return wheel.only_wheel(todo.wheels)
+
+    def _run(
+        self, command: Command, env: Mapping[str, str], progress: Progress, log: Path
+    ) -> Result:
+        meters: list[Meter] = []
+        try:
+            result: Result = self.use.stream(
                 command.argv,
                 on_line=progress.line,
                 log=log,
-                env={**env, **command.env},
+                env=env,
                 cwd=self.scene.root.tmp,
                 nice=NICE,
                 first_to_die=True,
                 on_start=lambda session: meters.append(Meter(session).start()),
             )
+            return result
         finally:
-            self.console.clear()
             for meter in meters:
                 self.peaks = meter.stop()
-            self.run.facts.update(objects=self._objects(), peaks=self.peaks.to_json())
-        if not result.ok:
-            raise build_report.failure(command.title, result.code, log, since)
-        return wheel.only_wheel(todo.wheels)
+
+    def _progress(self, setup: CompileSetup, admission: Admission) -> Progress:
+        known = Predictions.load(setup.files.predictions)
+
+        def expected(name: str) -> float:
+            return known.predict(key_of(name)).curve.duration
+
+        def measured(name: str) -> float | None:
+            curve = known.curves.get(key_of(name))
+            return curve.duration if curve else None
+
+        before = eta.stages(self._before(), measured)
+        return Progress(
+            self.console,
+            status=lambda: admission.latest,
+            eta=eta.Eta(before, expected, setup.jobs.cap),
+            build=self.run.record.id,
+            events=setup.files.events,
+        )
+
+    def _before(self) -> list[dict[str, Any]]:
+        """Return the steps of the newest build of this profile that went well."""
+        for entry in record.listing(self.scene.root):
+            same = entry.get("profile") == self.scene.profile.name
+            if same and entry.get("result") in ("done", "kept"):
+                return list(entry.get("objects") or ())
+        return []
+
+    def _learnt(self, admission: Admission) -> None:
+        """Record what the compiles took, and say where memory ran out."""
+        for one in admission.ran_out:
+            mended = "it was compiled again" if one.get("code") == 0 else "it failed"
+            held = size(int(one.get("peak_bytes") or 0))
+            name = str(one.get("object"))
+            self.console.mark("warn", f"memory ran out under {name} ({held}); {mended}")
+        events = admission.events()
+        for one in events:
+            held = int(one.get("peak_bytes") or 0)
+            self.peaks.objects.setdefault(str(one.get("object")), held)
+        self.run.facts.update(
+            admission=summary(events),
+            objects=self._objects(),
+            peaks=self.peaks.to_json(),
+        )
+
+    def _cache_counts(self, setup: CompileSetup, counted: Mapping[str, Any]) -> None:
+        if setup.cache.name == "ccache":
+            counted = compile_cache.counts_of_ccache(setup.counts)
+        if counted:
+            self.run.facts.update(compile_cache=dict(counted))
+            self.cache_counts = dict(counted)
 
     def _objects(self) -> list[dict[str, Any]]:
         """Return each step of ninja with its time and, where sampled, its memory."""

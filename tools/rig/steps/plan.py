@@ -7,11 +7,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
-from tools.rig.builds import compile_cache, environment, jobs, names
+from tools.rig.builds import compile_cache, compile_setup, environment, names
 from tools.rig.builds import plan as plans
 from tools.rig.builds.environment import Places
 from tools.rig.builds.pair import PairPlan
@@ -26,6 +27,37 @@ from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for
 
 OFFLINE = {"UV_OFFLINE": "1", "GIT_ALLOW_PROTOCOL": "file"}
 """What forbids uv, and the git that CMake starts, to fetch anything."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The toolchain of a build: its variables, its names, and where scripts lie.
+
+    ``shims`` is the state root's folder of scripts by a name without blanks, ``python``
+    the version of the environment's Python.
+    """
+
+    chain: Mapping[str, str]
+    toolchain: str
+    release: str
+    compiler: str
+    python: str
+    shims: Path
+
+
+def variant(compiler: HostCompiler | None, newest: int | None) -> str:
+    """Return the host compiler's part of a build folder's name."""
+    if compiler is None:
+        return f"gcc{newest}"
+    return f"{compiler.family}{compiler.major}"
+
+
+def python_of(scene: Scene) -> str:
+    """Return the version of the Python that the environment has or will have."""
+    choice = scene.placing.python
+    if choice.installed and not choice.download:
+        return choice.installed.version
+    return choice.download
 
 
 def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
@@ -47,7 +79,9 @@ def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
         raise CannotError(pair.problem, details=pair.reasons, hint=pair.hint)
     notes = list(pair.reasons)
     chain: dict[str, str] = {}
+    release = ""
     if pair.recipe:
+        release = pair.recipe.release
         notes.append(
             f"CUDA {pair.recipe.release} is brought, and the glibc probe follows"
         )
@@ -66,8 +100,15 @@ def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
             git = _moved(safe.env, scratch, scene.root.shims)
         else:
             notes.append(f"git is asked once {scene.checkout} is laid out")
-    line = describe(pair)
-    return compose(scene, chain, git, line, tuple(notes), "{build}", wheel_only)
+    chosen = Chosen(
+        chain,
+        describe(pair),
+        pair.toolkit.release if pair.toolkit else release,
+        variant(pair.compiler, pair.compiler_max),
+        python_of(scene),
+        _future(scene.root.shims),
+    )
+    return compose(scene, chosen, git, tuple(notes), "{build}", wheel_only)
 
 
 def _chain(
@@ -105,23 +146,14 @@ def _moved(env: Mapping[str, str], scratch: Path, real: Path) -> dict[str, str]:
 
 def compose(
     scene: Scene,
-    chain: Mapping[str, str],
+    chosen: Chosen,
     git: Mapping[str, str],
-    toolchain: str,
     notes: tuple[str, ...],
     build_id: str,
     wheel_only: bool,
 ) -> BuildPlan:
     """Make the plan from facts that are all known."""
     profile, settings = scene.profile, scene.settings
-    held = memory.read()
-    allowed = jobs.plan(
-        settings.jobs,
-        settings.origin["jobs"],
-        held.usable or None,
-        memory.cores().usable,
-        profile.gib_per_job,
-    )
     places = Places(
         scene.checkout,
         scene.environment,
@@ -131,21 +163,39 @@ def compose(
         scene.deps,
         scene.root.cache,
     )
+    cache = compile_cache.choose(settings.compile_cache, scene.env)
+    setup = compile_setup.plan(
+        profile,
+        scene.root,
+        scene.environment.name,
+        scene.checkout,
+        {"env": scene.placing.bench, "deps": scene.deps},
+        release=chosen.release,
+        compiler=chosen.compiler,
+        build_id=build_id,
+        python=chosen.python,
+        asked=(settings.jobs, settings.origin["jobs"]),
+        cache=cache,
+        at=compile_setup.machine(memory.cores().usable),
+        shims=chosen.shims,
+    )
     composed = environment.compose(
         scene.env,
         profile,
         places,
-        allowed.count,
-        {**chain, **(OFFLINE if settings.offline else {})},
+        setup.jobs.ninja,
+        {**chosen.chain, **(OFFLINE if settings.offline else {})},
         git,
-        compile_cache.choose(settings.compile_cache, scene.env),
+        cache,
     )
+    theirs = {**scene.env, **composed.add}
+    add = {**composed.add, **compile_setup.environment(setup, theirs)}
     return plans.make(
         profile,
         places,
-        composed,
-        allowed,
-        toolchain,
+        replace(composed, add=add),
+        setup,
+        chosen.toolchain,
         scene.root.artifacts / build_id,
         tuple(uv_command()),
         torch_backend=torch_backend(scene),
