@@ -63,6 +63,24 @@ def test_as_vllm_logs(logged: Logged) -> None:
     assert tokens == pytest.approx(logged.tokens, rel=0.0001)
 
 
+def test_as_the_fork_logged_on_a_v100() -> None:
+    """On V100s the fork logged the same for Qwen3.6-27B-FP8 on two cards.
+
+    Its docs/design/sm70_v100_migration_control.md, entry of 2026-06-20: 13.86 GiB for
+    the cache, 338,212 tokens with a maximum of 8,192, no prefixes kept.
+    """
+    qwen = {
+        **{"model_type": "qwen3_5_text", "num_hidden_layers": 64},
+        **{"num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256},
+        **{"linear_num_key_heads": 16, "linear_num_value_heads": 48},
+        **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
+    }
+    found = layout(qwen, tensor=2)
+    assert found.groups[0].block == 784
+    tokens = found.sequences(int(13.86 * GIB), 8192) * 8192
+    assert tokens == pytest.approx(338212, rel=0.005)
+
+
 def test_bytes_of_a_token() -> None:
     """Keys and values of all layers, divided by the cards, halved by 8 bits."""
     assert layout({}).bytes_per_block == 16 * 2 * 2 * 32 * 2 * 4
