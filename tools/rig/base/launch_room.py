@@ -98,7 +98,14 @@ class Room:
     def end(self, code: int, cache: str) -> None:
         """Give the room back."""
         self._line.say(op="end", code=code, cache=cache)
+        self.close()
+
+    def close(self) -> None:
+        """Hang up, and let the next one have the turn."""
         self._line.close()
+        if self._alone >= 0:
+            os.close(self._alone)
+        self._alone = -1
 
     def _take_turn(self) -> bool:
         """Take the lock that lets one compile run where nobody gives out room."""

@@ -206,8 +206,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _budget(given: int | None) -> budgets.Budget:
-    found = budgets.Budget.of_machine()
-    return found if given is None else budgets.Budget(given, found.kept)
+    # a given budget is taken at its word: the giver has kept what must be kept
+    return budgets.Budget.of_machine() if given is None else budgets.Budget(given)
 
 
 def _listening(path: Path) -> socket.socket:
