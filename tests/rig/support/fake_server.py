@@ -3,11 +3,11 @@
 """A program that answers like a model server within a tenth of a second.
 
 Run as ``python fake_server.py PORT WORD...``; the words are its faults: ``nan``,
-``hang`` (completions), ``die`` (at once, with status 3), ``deaf`` (to SIGTERM),
-``silent`` (never listens), ``busy`` (requests run and tokens flow), ``stuck``
-(requests run and none flow), ``child`` (starts a helper), ``refuse`` (401), ``broken``
-(500), ``sick`` (/health says 503), ``mute`` (no /metrics), ``twice`` (a first token
-that leaves doubts).
+``void`` (answers nothing), ``hang`` (completions), ``die`` (at once, with status 3),
+``deaf`` (to SIGTERM), ``silent`` (never listens), ``busy`` (requests run and tokens
+flow), ``stuck`` (requests run and none flow), ``child`` (starts a helper), ``refuse``
+(401), ``broken`` (500), ``sick`` (/health says 503), ``mute`` (no /metrics), ``twice``
+(a first token that leaves doubts).
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         asked += 1
         text = "!" * body["max_tokens"] if "nan" in WORDS else "Paris"
+        text = "" if "void" in WORDS else text
         if "twice" in WORDS and body["max_tokens"] == 1:
             text = "\ufffd"
         choice = {"text": text, "finish_reason": "length"}

@@ -205,7 +205,8 @@ def test_the_key_reaches_it_and_not_the_log(desk: Desk, tmp_path: Path) -> None:
     ("word", "what"),
     [
         ("die", "it ended with exit status 3"),
-        ("nan", "no text"),
+        ("nan", "no text but '!!!!"),
+        ("void", "no text but ''"),
         ("refuse", "refuses a completion: HTTP 401: Unauthorized"),
     ],
 )

@@ -153,7 +153,7 @@ def wait_until_ready(
             if said.ok:
                 return said
             # an engine that dies under the first token takes a moment to say so
-            if said.timed_out or said.refused or said.text:
+            if said.timed_out or said.refused or said.nonsense:
                 raise _speaks_no_sense(record, said)
         time.sleep(POLL_S)
 

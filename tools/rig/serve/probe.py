@@ -53,7 +53,8 @@ class Completion:
     """A completion: ``problem`` is empty when sane text came out.
 
     ``refused`` means that the server answered, and did so without trying (a wrong key,
-    no such model): that says nothing about the engine.
+    no such model): that says nothing about the engine. ``nonsense`` means that it did
+    try, and what came out is no text.
     """
 
     problem: str
@@ -61,6 +62,7 @@ class Completion:
     seconds: float = 0.0
     timed_out: bool = False
     refused: bool = False
+    nonsense: bool = False
 
     @property
     def ok(self) -> bool:
@@ -151,7 +153,9 @@ def completion(record: ServerRecord, *, timeout: float, key: str = "") -> Comple
         if not doubtful(text):
             return Completion("", text, seconds)
     shown = repr(text[:40])
-    return Completion(f"what comes out is no text but {shown}", text, seconds)
+    return Completion(
+        f"what comes out is no text but {shown}", text, seconds, nonsense=True
+    )
 
 
 def doubtful(text: str) -> bool:
