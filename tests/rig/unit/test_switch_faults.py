@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -209,22 +210,48 @@ class TestEveryOperation:
                 if files.count < number:
                     break
 
+    @pytest.mark.parametrize("make", [forward, first_by_hand])
     def test_settling_is_cut(
         self, tmp_path: Path, make: Callable[[Path], Case]
     ) -> None:
-        """A second and a third cut, while the first is made good, change nothing."""
+        """Killed, then cut while that is made good, and settled: all or none."""
         for number, case, before, after in each(tmp_path, make):
-            try:
-                case.go(power.FailingFiles(number, case.exchange))
-            except power.PowerOff:
-                for again in range(1, MOST):
-                    disk = power.Disk(case.town.top)
+            start = power.Disk(case.town.top)
+            for again in range(1 + number % 2, MOST, 2):
+                start.lay_out(start.names)
+                disk = power.Disk(case.town.top)
+                try:
+                    case.go(power.PowerCut(number, disk, case.exchange))
+                except power.PowerOff:
+                    # killed: the names are there, though the disk may not know them
                     try:
                         case.settle(power.PowerCut(again, disk, case.exchange))
                     except power.PowerOff:
-                        disk.lay_out(disk.after_cut(power.some(again)))
+                        disk.lay_out(disk.after_cut(power.some(number * again)))
+                        case.settle()
+                        assert case.town.view() in (before, after), (number, again)
                     else:
                         break
-                assert case.town.view() in (before, after), number
-            else:
+                else:
+                    return
+
+    def test_giving_up_is_cut(self, tmp_path: Path) -> None:
+        """The first rename is refused, and taking the rest back is stopped."""
+
+        class Refused(power.PowerCut):
+            def before(self, name: str, path: Path) -> None:
+                super().before(name, path)
+                if name == "rename" and path.name == f".{PLACE}.rig-new":
+                    raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+        for number, case, before, after in each(tmp_path, forward):
+            disk = power.Disk(case.town.top)
+            files = Refused(number, disk)
+            with pytest.raises((power.PowerOff, StepFailed)):
+                case.go(files)
+            if files.count < number:
+                assert case.town.view() == before
                 break
+            disk.lay_out(disk.after_cut(power.some(number)))
+            case.settle()
+            assert case.town.view() in (before, after), number

@@ -56,12 +56,11 @@ class Journal:
     note: Pair | None = None
 
     def touched(self) -> list[Path]:
-        """Return the folders in which names change."""
+        """Return the folders in which names change; `aside` lies beside the journal."""
         paths = [self.file]
         paths += [pair.path for pair in self.pairs()]
         paths += [*self.remove, *self.folders]
         paths += [self.link.path] if self.link else []
-        paths += [self.aside] if self.aside else []
         return list(dict.fromkeys(path.parent for path in paths))
 
     def pairs(self) -> tuple[Pair, ...]:
