@@ -14,10 +14,10 @@ from tools.rig.builds.admission.running import Outlook, Running, outlook
 __all__ = ["Running", "Waiting", "choose", "expected_seconds", "reserved"]
 
 _CELLS = 256
-_SIGMAS = 2.6
+_SIGMAS = 2.4
 """How many standard deviations stay free: errors of single compiles are independent, so
 the margin is the root of the sum of their squares and not their sum."""
-_LATER = 0.97
+_LATER = 0.94
 """Part of the budget that is planned with for later: by then less is unsure."""
 _WEIGHTS = (0.0, 0.3, 0.6, 1.0)
 """Orders that are tried: by seconds times peak to this power, the largest first."""
