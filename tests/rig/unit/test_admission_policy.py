@@ -100,7 +100,7 @@ def test_what_fits_goes_before_what_fits_only_alone() -> None:
 def test_the_killed_one_is_first_in_line() -> None:
     """A compile that was killed for want of memory is passed by nobody."""
     running = [seen("r", Curve.flat(100, 5 * GIB), 20)]
-    asked = [waiting("long", 90, 2), waiting("killed", 9, 4.7, urgent=True)]
+    asked = [waiting("long", 90, 2), waiting("killed", 9, 4.2, urgent=True)]
     assert choose(running, asked, 10 * GIB, 8) == []
     assert keys(choose([], asked, 10 * GIB, 8))[0] == "killed"
 
