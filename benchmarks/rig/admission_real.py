@@ -25,14 +25,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, os.fspath(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.rig import replay
 from tests.rig.support.memory_group import MemoryGroup, memory_group
 from tools.rig.builds.admission import launcher
 from tools.rig.builds.admission.predictions import Expected, Predictions
 
+ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 CORES = 2
 SIZES = {"large": 24000, "middle": 11000, "small": 2500}

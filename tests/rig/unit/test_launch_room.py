@@ -48,7 +48,8 @@ class Server:
                     said = self.answer(self.heard[-1])
                     if said is None:
                         break
-                    sock.sendall(said)
+                    if said:
+                        sock.sendall(said)
 
     def close(self) -> None:
         """End."""

@@ -256,6 +256,6 @@ class Desk:
 
 
 def _number(value: Any, otherwise: float) -> float:
-    """Return a number out of a message, which may hold anything."""
-    good = isinstance(value, (int, float)) and math.isfinite(value)
+    """Return a number of at least 0 out of a message, which may hold anything."""
+    good = isinstance(value, (int, float)) and 0 <= value < math.inf
     return value if good else otherwise
