@@ -121,6 +121,14 @@ def test_a_guess_keeps_its_peak_for_life() -> None:
     assert len(choose(half, asked, 10 * GIB, 8)) == 2
 
 
+@pytest.mark.parametrize("gib", [9.3, 9.5, 10, 10.1])
+def test_what_all_but_fills_the_budget_starts_too(gib: float) -> None:
+    """Between what can be planned and what is allowed there is no gap to fall into."""
+    asked = [waiting("a", 60, gib, known=False), waiting("b", 60, gib)]
+    assert len(choose([], asked, 10 * GIB, 8)) == 1
+    assert policy.expected_seconds(asked, 10 * GIB, 8) == pytest.approx(120, abs=2)
+
+
 def test_reserved_counts_what_is_still_to_come() -> None:
     """What runs will hold its peak, not what it holds now."""
     assert policy.reserved([]) == 0
@@ -167,10 +175,16 @@ curves = st.lists(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(curves, max_size=8), st.integers(0, 9 * GIB), st.integers(1, 5))
-def test_chosen_together_they_fit(lives: list[Curve], budget: int, cores: int) -> None:
+@given(
+    st.lists(st.tuples(curves, st.booleans()), max_size=8),
+    st.integers(0, 9 * GIB),
+    st.integers(1, 5),
+)
+def test_chosen_together_they_fit(
+    lives: list[tuple[Curve, bool]], budget: int, cores: int
+) -> None:
     """What starts together is never above the budget, at any second of any life."""
-    asked = [Waiting(f"w{i}", life) for i, life in enumerate(lives)]
+    asked = [Waiting(f"w{i}", c, known=known) for i, (c, known) in enumerate(lives)]
     chosen = choose([], asked, budget, cores)
     assert chosen or not asked
     assert len(chosen) <= cores

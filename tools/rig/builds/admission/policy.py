@@ -79,15 +79,14 @@ def choose(
     budget with a margin for what is not sure. What fits only alone comes last, and one
     compile always runs, whatever it takes.
     """
-    places = min(cores, cap or cores)
+    places = max(1, min(cores, cap or cores))
     if places <= len(running) or not waiting:
         return []
     step = _step(running, waiting)
     ground = _Ground([one.outlook(step) for one in running], budget_bytes)
     looks = [(one, outlook(one.curve, step, one.known)) for one in waiting]
-    empty = _Ground([], budget_bytes)
-    fit = [(one, look) for one, look in looks if empty.takes(look)]
-    if pressing := [w for w, look in looks if w.urgent and not empty.takes(look)]:
+    fit, alone = _parted(looks, budget_bytes)
+    if pressing := [one for one in alone if one.urgent]:
         # it was killed once, and fits only alone: that is waited for
         return [] if running else [min(pressing, key=_first)]
     started: list[Waiting] = []
@@ -102,7 +101,7 @@ def choose(
             # nobody passes it, or it would wait for the last
             break
     if not running and not started:
-        return [min((one for one, _ in fit or looks), key=_first)]
+        return [min([one for one, _ in fit] or alone, key=_first)]
     return started
 
 
@@ -115,11 +114,10 @@ def expected_seconds(
     fits only alone after it.
     """
     step = _step((), waiting)
-    empty = _Ground([], budget_bytes)
     looks = [(one, outlook(one.curve, step, one.known)) for one in waiting]
-    fit = [(one, look) for one, look in looks if empty.takes(look)]
-    alone = [one for one, look in looks if not empty.takes(look)]
-    end = _best(empty, fit, max(1, min(cores, cap or cores)), step).end
+    fit, alone = _parted(looks, budget_bytes)
+    places = max(1, min(cores, cap or cores))
+    end = _best(_Ground([], budget_bytes), fit, places, step).end
     return end + sum(one.curve.duration for one in alone)
 
 
@@ -176,6 +174,19 @@ class _Ground:
                 if below + look.worst[cell] > self.budget:
                     return False
         return True
+
+
+def _parted(
+    looks: list[tuple[Waiting, Outlook]], budget: int
+) -> tuple[list[tuple[Waiting, Outlook]], list[Waiting]]:
+    """Return what can run beside others, and what fits into no plan and runs alone."""
+    empty, fit, alone = _Ground([], budget), [], []
+    for one, look in looks:
+        if max(look.likely, default=0.0) <= _LATER * budget and empty.takes(look):
+            fit.append((one, look))
+        else:
+            alone.append(one)
+    return fit, alone
 
 
 def _best(
