@@ -22,17 +22,18 @@ compares is the same whatever cache is chosen:
     ``HOST:PORT`` of a cache that several machines share. The first compile that cannot
     reach it makes the file ``away`` beside the socket, and no other one tries.
 ``RIG_NEAR``
-    JSON: ``home``, the work folder, and ``near``, pairs of a path and its link.
+    One path a line: the work folder, then by turns a path and its link.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import socket
 import sys
-from collections.abc import Mapping, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # every millisecond is paid once a compile
+    from collections.abc import Mapping, Sequence
 
 AWAY = "away"
 
@@ -104,12 +105,8 @@ def command(
     """Return what to start for ``COMPILER ARGUMENTS``, and its environment."""
     compiler, *words = argv
     theirs = dict(env)
-    try:
-        table = json.loads(env.get("RIG_NEAR") or "{}")
-        told = rewrite(words, table.get("near", ()), table.get("home", ""), cwd)
-    except (ValueError, TypeError, AttributeError):
-        # a compile with its own paths is right, too
-        told = list(words)
+    home, *paths = env.get("RIG_NEAR", "").split("\n")
+    told = rewrite(words, list(zip(paths[::2], paths[1::2])), home, cwd)
     cache = env.get("RIG_CACHE", "")
     if not cache or not _room(env.get("RIG_CACHE_DIR", "")) or not _served(env):
         return [compiler, *told], theirs
@@ -125,8 +122,9 @@ def _spelled_out(words: Sequence[str], env: dict[str, str]) -> list[str]:
     ccache 4.7 does not look at these variables: it would hand out an object of another
     host compiler.
     """
-    first = shlex.split(env.pop("NVCC_PREPEND_FLAGS", ""))
-    last = shlex.split(env.pop("NVCC_APPEND_FLAGS", ""))
+    # at blanks, as nvcc itself cuts them
+    first = env.pop("NVCC_PREPEND_FLAGS", "").split()
+    last = env.pop("NVCC_APPEND_FLAGS", "").split()
     told = [*first, *words, *last]
     host = env.get("NVCC_CCBIN", "")
     named = ("-ccbin", "--compiler-bindir")
@@ -149,6 +147,8 @@ def _served(env: Mapping[str, str]) -> bool:
     away = os.path.join(os.path.dirname(path), AWAY)
     if os.path.exists(away):
         return False
+    import socket
+
     try:
         with socket.socket(socket.AF_UNIX) as ours:
             ours.settimeout(CONNECT_S)
@@ -160,6 +160,8 @@ def _served(env: Mapping[str, str]) -> bool:
 
 def reached(address: str) -> bool:
     """Say whether something listens at ``HOST:PORT``."""
+    import socket
+
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()

@@ -9,7 +9,6 @@ The script runs :mod:`tools.rig.base.near`.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -211,13 +210,11 @@ def environment(
         flags = [env.get("NVCC_APPEND_FLAGS", ""), "-Wno-deprecated-gpu-targets"]
         told["NVCC_APPEND_FLAGS"] = " ".join(flags).strip()
     if work:
-        pairs = {
-            name: str(link)
-            for path, link in work.near.items()
-            for name in (str(path), os.path.realpath(path))
-        }
-        table = {"home": str(work.home), "near": [*pairs.items()]}
-        told["RIG_NEAR"] = json.dumps(table)
+        lines = [str(work.home)]
+        for path, link in work.near.items():
+            for name in {str(path): 1, os.path.realpath(path): 1}:
+                lines += [name, str(link)]
+        told["RIG_NEAR"] = "\n".join(lines)
     return told
 
 

@@ -266,19 +266,17 @@ def _tidy(work: WorkFolder) -> None:
 
 
 def _tidy_objects(folder: Path) -> None:
-    for path in folder.rglob("*"):
+    for path in _files(folder):
         if path.name == "lock" and (path.parent / "build.ninja").exists():
             # torch waits for ever for the holder of such a file
             path.unlink()
-        elif path.suffix == ".o" and path.is_file() and not path.stat().st_size:
+        elif path.suffix == ".o" and not path.stat().st_size:
             # after a power cut; ninja trusts the date
             path.unlink()
 
 
 def _tidy_library(folder: Path, project: Path, of_torch: bool) -> None:
-    for path in folder.rglob("*"):
-        if not path.is_file():
-            continue
+    for path in _files(folder):
         if path.suffix == ".so":
             # setuptools compares a library with its sources, not with their headers,
             # and starts no ninja; CMake's are looked after by ninja itself
@@ -288,3 +286,9 @@ def _tidy_library(folder: Path, project: Path, of_torch: bool) -> None:
             gone = not (project / path.relative_to(folder)).exists()
         if gone:
             path.unlink()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            yield Path(place, name)
