@@ -93,8 +93,12 @@ def test_no_service_at_all(yard: Yard) -> None:
 
 def test_folder_is_gone(yard: Yard) -> None:
     """A temporary folder that was cleaned away does not end a build."""
-    env = {**os.environ, "RIG_ADMISSION": str(yard.path / "gone")}
-    assert yard.run(yard.source("x.cpp"), env).returncode == 0
+    with yard.admission() as admission:
+        yard.serving()
+        shutil.rmtree(yard.socket)
+        assert yard.run(yard.source("x.cpp"), yard.env(admission)).returncode == 0
+        yard.serving()
+        assert yard.run(yard.source("y.cpp"), yard.env(admission)).returncode == 0
 
 
 def test_service_hangs(yard: Yard) -> None:

@@ -182,12 +182,12 @@ def test_others_take_memory(machine: Machine, file: Path) -> None:
     one = desk(machine)
     one.ask(0, ask(file, "big0.o"), 0.0)
     one.ask(1, ask(file, "small0.o"), 0.0)
-    machine.usable = 750 * MIB
+    machine.usable = 300 * MIB
     one.look()
-    assert one.decide(0.0) == [0]
+    assert one.decide(0.0) == [1]
     machine.usable = 5000 * MIB
     one.look()
-    assert one.decide(1.0) == [1]
+    assert one.decide(1.0) == [0]
 
 
 @pytest.mark.parametrize("bad", ["x", None, float("nan"), [], -5])

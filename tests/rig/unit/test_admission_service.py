@@ -194,6 +194,14 @@ def test_signal_ends_it(office: Office) -> None:
     os.close(wake)
 
 
+def test_nobody_finds_it(office: Office) -> None:
+    """A service whose socket was cleaned away makes room for the next one."""
+    office.service._found = lambda: False
+    office.now += 2
+    office.turn()
+    assert office.service.stopped
+
+
 def test_socket_of_a_dead_service(folder: Path) -> None:
     """A name that is left over is taken over."""
     (folder / SOCKET).touch()

@@ -165,8 +165,16 @@ def test_service_that_hangs(server: Server, folder: Path) -> None:
 
 
 def test_no_folder(tmp_path: Path) -> None:
-    """Where there is no place for a lock, nobody is waited for."""
+    """A folder that was cleaned away is made anew, for the lock in it."""
     with closing(Room(str(tmp_path / "none"), {})) as room:
+        room.wait()
+        assert (tmp_path / "none" / "alone.lock").exists()
+        assert (tmp_path / "none").stat().st_mode & 0o077 == 0
+
+
+def test_no_place_for_a_lock(tmp_path: Path) -> None:
+    """Where there is no place for a lock, nobody is waited for."""
+    with closing(Room(str(tmp_path / "none" / "deeper"), {})) as room:
         room.wait()
     assert not (tmp_path / "none").exists()
 

@@ -113,9 +113,12 @@ class Room:
 
         try:
             file = os.path.join(self._folder, "alone.lock")
+            if not os.path.isdir(self._folder):
+                # cleaned away by somebody, which must not let all go at once
+                os.mkdir(self._folder, 0o700)
             fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
-            # without the folder there is nobody to wait for
+            # where no lock can be had there is nobody to wait for
             return True
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,6 +65,9 @@ class Service:
         CLOCK_MONOTONIC.
     quiet_until
         Nothing starts before that moment, so that what runs already can be told.
+    found
+        Says whether launchers still find us by our name. When they do not, since
+        somebody cleaned the temporary folder, we end and the next one is found.
     """
 
     def __init__(
@@ -73,11 +76,13 @@ class Service:
         listener: socket.socket,
         clock: Callable[[], float] = time.monotonic,
         quiet_until: float = 0.0,
+        found: Callable[[], bool] = lambda: True,
     ) -> None:
         self.desk = desk
         self.stopped = False
         self._clock = clock
         self._quiet_until = quiet_until
+        self._found = found
         self._callers: dict[int, _Caller] = {}
         self._select = selectors.DefaultSelector()
         self._select.register(listener, selectors.EVENT_READ)
@@ -111,6 +116,7 @@ class Service:
         if now >= self._next_look:
             self._next_look = now + TICK_S
             self.desk.look()
+            self.stopped = self.stopped or not self._found()
             for line, one in list(self.desk.compiles.items()):
                 if one.running is None:
                     self._answer(line, b"wait\n")
@@ -182,6 +188,7 @@ def main(argv: Sequence[str]) -> int:
     """Wait for the lock and serve until a signal comes."""
     given = _arguments(argv)
     place: Path = given.folder or protocol.folder()
+    place.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(place / protocol.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     woken, wake = os.pipe()
@@ -197,10 +204,17 @@ def main(argv: Sequence[str]) -> int:
         # nothing is measured before the lock is ours: until then others compiled
         desk = Desk(_budget(given.budget), given.cores)
         quiet = time.monotonic() + TAKEOVER_S if left else 0.0
-        service = Service(desk, listener, quiet_until=quiet)
+        inode = path.stat().st_ino
+
+        def found() -> bool:
+            with contextlib.suppress(OSError):
+                return path.stat().st_ino == inode
+            return False
+
+        service = Service(desk, listener, quiet_until=quiet, found=found)
         service.wake_on(woken)
         service.serve()
-        if service.idle:
+        if service.idle and found():
             path.unlink(missing_ok=True)
     return 0
 
