@@ -289,6 +289,20 @@ def builds(c: Context, json: bool = False) -> None:
 
 
 @task(
+    help=_help(
+        "json",
+        build="id of the build, or its start (default: the newest that compiled)",
+        output="file or folder to write (default: reports/ in the state root)",
+    )
+)
+def report(c: Context, build: str = "", output: str = "", json: bool = False) -> None:
+    """Write one HTML page about a build: timeline, memory, what was slow."""
+    from tools.rig.steps import commands
+
+    _do(lambda console: commands.report(console, build, output), json)
+
+
+@task(
     iterable=["log"],
     help=_help(
         "json",
@@ -345,6 +359,7 @@ namespace = Collection(
     builds,
     activate,
     rollback,
+    report,
     diagnose,
     bundle,
 )

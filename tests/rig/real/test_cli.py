@@ -20,7 +20,7 @@ import pytest
 from tests.rig.support.fakenvcc import fake_nvcc, scripted_nvcc
 from tests.rig.support.workshop import Workshop, until
 from tools.rig.base.state import SENTINEL, place_id
-from tools.rig.builds import inventory
+from tools.rig.builds import inventory, switch
 from tools.rig.builds.target import HERE
 from tools.rig.guard import lease
 from tools.rig.guard.lock import BuildLock, lock_path
@@ -317,7 +317,7 @@ class TestBrokenFiles:
 
     def test_journal(self, shop: Workshop) -> None:
         """A broken list of files that were being put in place is named."""
-        journal = shop.root.path / "overlay" / f"{shop.environment.name}.json"
+        journal, _ = switch.journals_of(shop.root, shop.environment.name)
         journal.write_text('{"phase": 7}')
         try:
             refused(shop.invoke(*BUILD), 1, str(journal))

@@ -114,6 +114,9 @@ class Stage:
         self.calls: list[tuple[str, Any]] = []
         self.compiles = 0
         self.says = ["[1/2] Building CXX object a.o", "[2/2] Linking CXX x.so"]
+        self.content = ""
+        self.head = "c0ffee"
+        self.packages: dict[str, dict[str, str]] = {}
         self.verdicts = ["ok", "ok"] * 2
         self.chosen = chosen()
         self.pair_notes: tuple[str, ...] = ()
@@ -137,9 +140,12 @@ class Stage:
             act_pair=self._pair,
             git_safe=lambda *args: self._did("trust", self.safe),
             describe=lambda checkout, env: "v0.1.0",
-            head=lambda checkout, env: "c0ffee",
+            head=lambda checkout, env: self.head,
             tracked=lambda checkout, env: ["rig_sample/__init__.py"],
             install=self._install,
+            packages=lambda uv, python, env: self.packages.get(
+                python.parent.parent.name, {}
+            ),
             stream=self._stream,
             admission=self._admission,
             serving=lambda *args, **how: contextlib.nullcontext(Served()),
@@ -166,7 +172,7 @@ class Stage:
 
     def _environment(self, plan: PlacePlan, console: Any, *, env: Any) -> Environment:
         _site(plan.bench)
-        if not plan.environment.is_symlink():
+        if not plan.environment.exists():
             plan.root.make(plan.root.venvs)
             plan.environment.symlink_to(plan.bench)
         python = plan.environment / "bin" / "python"
@@ -211,7 +217,7 @@ class Stage:
         how["on_start"](os.getpid())
         if self.compiles == 0:
             out = Path(argv[argv.index("--out-dir") + 1])
-            make_wheel(out)
+            make_wheel(out, self.content)
         return Result(tuple(argv), self.compiles, "", "", 1.0)
 
     def _admission(self, *args: Any) -> Admission:
@@ -237,12 +243,12 @@ def _site(environment: Path) -> None:
     site.mkdir(parents=True, exist_ok=True)
 
 
-def make_wheel(folder: Path) -> Path:
+def make_wheel(folder: Path, content: str = "") -> Path:
     """Write a wheel of the sample: one file of its own, two libraries."""
     made = folder / "rig_sample-0.1.0-cp310-abi3-linux_x86_64.whl"
     with zipfile.ZipFile(made, "w") as archive:
         for name in ("__init__.py", "_C.abi3.so", "_host.abi3.so"):
-            archive.writestr(f"rig_sample/{name}", f"new {name}")
+            archive.writestr(f"rig_sample/{name}", f"new {name}{content}")
         archive.writestr("rig_sample-0.1.0.dist-info/METADATA", METADATA)
     return made
 

@@ -309,7 +309,7 @@ class TestBadEnd:
         play.build(wheel_only=True)
         before = play.at.environment.resolve()
         play.stage.calls.clear()
-        play.stage.verdicts = verdicts
+        play.stage.content, play.stage.verdicts = "other", verdicts
         with pytest.raises(StepFailed, match="does not hold"):
             play.build(wheel_only=wheel_only)
         assert len(play.stage.calls) == calls
@@ -374,6 +374,7 @@ class TestRefused:
         """Who started between the last look and the switch has it taken back."""
         play.build(wheel_only=True)
         before = play.at.environment.resolve()
+        play.stage.content = "other"
         looks = []
 
         def guard(console: Any, venv: Path, checkout: Any, **how: Any) -> ScanResult:

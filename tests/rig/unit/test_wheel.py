@@ -150,3 +150,35 @@ class TestHollow:
         (tmp_path / "file").touch()
         with pytest.raises(StepFailed, match="cannot write"):
             wheel.hollow(make(tmp_path), tmp_path / "file")
+
+
+class TestSame:
+    """Whether a new wheel, or a file in a checkout, is what is there already."""
+
+    def test_same(self, tmp_path: Path) -> None:
+        """Content counts, neither order nor dates; what is no wheel is not the same."""
+        (tmp_path / "one").mkdir()
+        (tmp_path / "two").mkdir()
+        one, two = make(tmp_path / "one"), make(tmp_path / "two")
+        with zipfile.ZipFile(one) as old, zipfile.ZipFile(two, "w") as new:
+            for name in reversed(old.namelist()):
+                new.writestr(
+                    zipfile.ZipInfo(name, (2001, 1, 1, 0, 0, 0)), old.read(name)
+                )
+        assert wheel.same(one, two)
+        with zipfile.ZipFile(two, "a") as new:
+            new.writestr("demo/more.py", "")
+        assert not wheel.same(one, two)
+        two.write_text("no wheel")
+        assert not wheel.same(one, two) and not wheel.same(one, tmp_path / "gone")
+
+    @pytest.mark.parametrize(
+        ("text", "held"), [("code", True), ("cope", False), ("codes", False)]
+    )
+    def test_holds(self, tmp_path: Path, text: str, held: bool) -> None:
+        """Length and checksum of a library tell."""
+        built, file = make(tmp_path), tmp_path / "lib.so"
+        file.write_text(text)
+        assert wheel.holds(built, "demo/_C.abi3.so", file) is held
+        assert not wheel.holds(built, "demo/_C.abi3.so", tmp_path / "gone")
+        assert not wheel.holds(built, "demo/gone.so", file)

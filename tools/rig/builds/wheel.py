@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from email.message import Message
 from email.parser import Parser
@@ -81,6 +82,35 @@ def made_files(wheel: Path, tracked: Iterable[str]) -> list[str]:
             and not _top(name).endswith((".dist-info", ".data"))
             and name not in known
         ]
+
+
+def same(one: Path, other: Path) -> bool:
+    """Say whether two wheels hold the same files; their dates do not count."""
+    try:
+        with zipfile.ZipFile(one) as first, zipfile.ZipFile(other) as second:
+            return _content(first) == _content(second)
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def holds(wheel: Path, member: str, file: Path) -> bool:
+    """Say whether a file on the disk is a wheel's member, by length and checksum."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            info = archive.getinfo(member)
+        if file.stat().st_size != info.file_size:
+            return False
+        found = 0
+        with file.open("rb") as content:
+            while chunk := content.read(1 << 20):
+                found = zlib.crc32(chunk, found)
+        return found == info.CRC
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return False
+
+
+def _content(archive: zipfile.ZipFile) -> set[tuple[str, int, int]]:
+    return {(i.filename, i.file_size, i.CRC) for i in archive.infolist()}
 
 
 def hollow(wheel: Path, into: Path) -> Path:

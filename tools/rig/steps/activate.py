@@ -16,7 +16,7 @@ from tools.rig.guard import gate
 from tools.rig.host import git
 from tools.rig.steps import switching
 from tools.rig.steps.alone import alone
-from tools.rig.steps.git_safe import git_safe
+from tools.rig.steps.git_safe import GitSafeResult, git_safe
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.switching import Wish
 
@@ -47,6 +47,7 @@ def activate(
     wish: Wish,
     *,
     guard: Callable[..., Any] = gate.guard,
+    trust: Callable[..., GitSafeResult] = git_safe,
     head: Callable[..., str] = git.head,
 ) -> Activated:
     """Switch to the build that `name` names, or to the previous one.
@@ -58,7 +59,7 @@ def activate(
     wish
         Whether to wait, and for whom. Its ``any_commit`` places an overlay's libraries
         although the checkout is at another commit.
-    guard, head
+    guard, trust, head
         Seams for tests.
 
     Raises
@@ -77,8 +78,8 @@ def activate(
         at = ""
         if to.mode == "editable":
             shims = found.root.make(found.root.shims)
-            trust = git_safe(console, [found.checkout], found.env, shims, found.mirrors)
-            at = head(found.checkout, {**found.env, **trust.env})
+            safe = trust(console, [found.checkout], found.env, shims, found.mirrors)
+            at = head(found.checkout, {**found.env, **safe.env})
         done, over = switching.switch_on(
             console, found, to, wish, head=at, patience=here.patience, guard=guard
         )

@@ -9,29 +9,29 @@ touched. Who runs from it is asked last, when only the switch is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base.console import Console
+from tools.rig.base.console import Console, duration
 from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
 from tools.rig.builds import names, wheel
 from tools.rig.builds import plan as plans
 from tools.rig.builds.generations import Generation
-from tools.rig.builds.plan import BuildPlan, Command
+from tools.rig.builds.plan import BuildPlan
 from tools.rig.builds.verdicts import VerifyReport
-from tools.rig.steps import build_report, generation, plan, pruning, switching
+from tools.rig.steps import build_report, plan, pruning, switching
 from tools.rig.steps.alone import Alone, alone, need_writable
 from tools.rig.steps.build_tools import Tools
-from tools.rig.steps.compiling import NICE, Compile
+from tools.rig.steps.compiling import Compile
+from tools.rig.steps.delivery import Delivery
 from tools.rig.steps.git_safe import GitSafeResult
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 from tools.rig.steps.switching import Wish
 from tools.rig.steps.toolkit import Pair
 from tools.rig.steps.trees import plain_path
-from tools.rig.steps.verify import failure
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,29 @@ class Build:
         with self.run.step("git"):
             trust = self._git()
         todo = self._plan(pair, trust)
-        built = self._wheel(todo, pair.toolkit.cuobjdump)
-        made, report = self._generation(todo, built, pair)
-        report = self._switch(made, pair.toolkit.cuobjdump, report)
-        pruning.prune(self.console, self.scene, self.use.look)
-        self._done(built, report)
+        way = Delivery(
+            self.run,
+            self.scene,
+            self.use,
+            self.env,
+            self.wish,
+            self.here.patience,
+            todo,
+            pair.toolkit,
+            self.python_version,
+        )
+        built = self._wheel(todo, way)
+        same = way.unchanged(built)
+        if same is None:
+            with self.run.step("verify the wheel"):
+                way.verify(self.scene.placing.bench, wheel=built)
+            made, proved = way.make(built)
+            report, over = way.switch(made, proved)
+            self.work_rounds += over
+            self._done(built, report)
+            pruning.prune(self.console, self.scene, self.use.look)
+        else:
+            self._nothing_new(same, todo)
         return BuildResult(self.record.data)
 
     def _environment(self) -> None:
@@ -183,85 +201,26 @@ class Build:
         self.console.say(f"  whole log: {self.record.log}")
         return todo
 
-    def _wheel(self, todo: BuildPlan, cuobjdump: Path) -> Path:
+    def _wheel(self, todo: BuildPlan, way: Delivery) -> Path:
         self._folders(todo)
         with self.run.step(plans.BUILD_NEEDS):
-            self._install(self.scene.placing.bench, todo.command(plans.BUILD_NEEDS))
+            way.install(self.scene.placing.bench, todo.command(plans.BUILD_NEEDS))
         command = todo.command(plans.WHEEL)
         with self.run.step(f"build the {command.title}"):
-            built = self.compile.wheel(todo, command, self.env)
-        with self.run.step("verify the wheel"):
-            self._verify(cuobjdump, self.scene.placing.bench, wheel=built)
-        return built
+            return self.compile.wheel(todo, command, self.env)
 
-    def _generation(
-        self, todo: BuildPlan, built: Path, pair: Pair
-    ) -> tuple[Generation, VerifyReport | None]:
-        """Make, fill and prove the new environment; nobody sees it yet."""
-        report = None
-        with generation.new(self.scene, self.record.id, self.use, self.env) as made:
-            with self.run.step(plans.NEEDS):
-                listed = todo.wheels / "requirements.txt"
-                needed = wheel.requirements(built, self.python_version)
-                write_text(listed, "\n".join(needed) + "\n")
-                needs = todo.command(plans.NEEDS).filled(requirements=str(listed))
-                self._install(made.folder, needs)
-            place = todo.commands[-1]
-            with self.run.step(place.title):
-                made = self._put(made, place, built, todo.wheels)
-            if self.wheel_only:
-                with self.run.step("verify"):
-                    report = self._verify(pair.toolkit.cuobjdump, made.folder)
-            made = replace(
-                made,
-                wheel=str(built),
-                version=wheel.version(built),
-                commit=self.record.data["commit"],
-                toolkit=pair.toolkit.version,
-                checkout=str(self.scene.checkout),
-                head=self.record.data["head"],
-                verified=report is not None,
-            )
-            return self.use.finish(made), report
-
-    def _put(
-        self, made: Generation, place: Command, built: Path, wheels: Path
-    ) -> Generation:
-        at = self.scene
-        if self.wheel_only:
-            self._install(made.folder, place.filled(**generation.whole(built)))
-            return replace(made, mode="wheel")
-        generation.put_on_path(made, at.checkout, at.profile)
-        self._install(made.folder, place.filled(**generation.hollow(built, wheels)))
-        libraries = generation.libraries(
-            built, at.checkout, at.profile, self.use, self.env
+    def _nothing_new(self, same: Generation, todo: BuildPlan) -> None:
+        """End here: what was built is what is in force, and was proved."""
+        remove_made(todo.wheels)
+        self.run.done(
+            unchanged=same.id,
+            wheel=same.wheel,
+            version=same.version,
+            notes=self.work_rounds,
         )
-        return replace(made, mode="editable", libraries=libraries)
-
-    def _switch(
-        self, made: Generation, cuobjdump: Path, report: VerifyReport | None
-    ) -> VerifyReport:
-        """Put it in force; the libraries of an overlay are proved where they lie."""
-        found: list[VerifyReport] = [] if report is None else [report]
-
-        def proved() -> None:
-            with self.run.step("verify"):
-                found.append(self._verify(cuobjdump, self.scene.environment))
-            self.use.finish(replace(made, verified=True))
-
-        with self.run.step("switch"):
-            _, over = switching.switch_on(
-                self.console,
-                self.scene,
-                made,
-                self.wish,
-                head=made.head,
-                proved=None if self.wheel_only else proved,
-                patience=self.here.patience,
-                guard=self.use.guard,
-            )
-        self.work_rounds += [f"ONECAT_FORCE=1 over PID {line}" for line in over]
-        return found[0]
+        self.console.mark("ok", f"nothing changed: {same.id} stays in force")
+        self.console.say(f"  environment  {self.scene.environment}")
+        self.console.say(f"  took         {duration(self.run.seconds)}")
 
     def _done(self, built: Path, report: VerifyReport) -> None:
         self.run.done(
@@ -291,33 +250,3 @@ class Build:
             root.make(folder)
         constraints = plans.constraints(self.scene.profile)
         write_text(todo.wheels / "constraints.txt", constraints)
-
-    def _install(self, environment: Path, command: Command) -> None:
-        # the beginning, up to the value of --python, is uv.install's own
-        arguments = command.argv[command.argv.index("--python") + 2 :]
-        self.use.install(
-            Path(command.argv[0]),
-            environment / "bin" / "python",
-            arguments,
-            env={**self.env, **command.env},
-            console=self.console,
-            log=self.record.log,
-            cwd=self.scene.root.tmp,
-            nice=NICE,
-        )
-
-    def _verify(
-        self, cuobjdump: Path, environment: Path, *, wheel: Path | None = None
-    ) -> VerifyReport:
-        of_checkout = wheel is None and not self.wheel_only
-        report: VerifyReport = self.use.verify(
-            self.console,
-            python=environment / "bin" / "python",
-            profile=self.scene.profile,
-            cuobjdump=cuobjdump,
-            checkout=self.scene.checkout if of_checkout else None,
-            wheel=wheel,
-        )
-        if not report.ok:
-            raise failure(report)
-        return report

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.rig.base import run
-from tools.rig.builds import cache_server, generations, settle, uv
+from tools.rig.builds import cache_server, carried, generations, settle, uv
 from tools.rig.builds.admission.client import Admission
 from tools.rig.guard import gate
 from tools.rig.host import git
@@ -33,6 +33,7 @@ class Tools:
     head: Callable[..., str] = git.head
     tracked: Callable[..., Any] = git.tracked
     install: Callable[..., None] = uv.install
+    packages: Callable[..., Any] = carried.packages
     stream: Callable[..., run.Result] = run.stream
     admission: Callable[..., Admission] = Admission
     serving: Callable[..., Any] = cache_server.serving

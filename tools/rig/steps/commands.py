@@ -234,6 +234,15 @@ def builds(console: Console) -> Any:
     return step.builds(console, _root())
 
 
+def report(console: Console, build: str, output: str) -> Any:
+    """Write one HTML page about a build."""
+    from tools.rig.steps import report as step
+
+    its, earlier = step.chosen(_records(), build)
+    file = checked_path(output) if output else None
+    return step.report(console, its, earlier, step.root_of(its), file)
+
+
 def diagnose(console: Console, logs: Sequence[str], lang: str) -> Any:
     """Say why something failed; without a log, why the last failed build did."""
     from tools.rig.steps import diagnose as step

@@ -147,8 +147,8 @@ class Compile:
             self.console.mark("warn", f"memory ran out under {name} ({held}); {mended}")
         events = admission.events()
         for one in events:
-            held = int(one.get("peak_bytes") or 0)
-            self.peaks.objects.setdefault(str(one.get("object")), held)
+            peak = int(one.get("peak_bytes") or 0)
+            self.peaks.objects.setdefault(str(one.get("object")), peak)
         self.run.facts.update(
             admission=summary(events),
             objects=self._objects(),

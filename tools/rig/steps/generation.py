@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tools.rig.base.console import Console
 from tools.rig.base.errors import RigError
-from tools.rig.builds import generations, overlay, wheel
-from tools.rig.builds import plan as plans
+from tools.rig.builds import carried, generations, overlay, switch, wheel
 from tools.rig.builds.generations import Generation
 from tools.rig.builds.profile import Profile
 from tools.rig.steps.build_tools import Tools
@@ -79,21 +79,63 @@ def libraries(
     return tuple((member, _where(member, moved)) for member in made)
 
 
+def unchanged(
+    found: Scene, built: Path, mode: str, toolkit: str, head: str
+) -> Generation | None:
+    """Return the generation in force when a new one would be just the same.
+
+    Parameters
+    ----------
+    built
+        The new wheel.
+    mode, toolkit, head
+        What the new one would be made as, with, and of.
+    """
+    now = switch.active(found.root, found.environment.name)
+    if now is None or not (now.complete and now.verified):
+        return None
+    its = (now.mode, now.toolkit, now.profile)
+    if its != (mode, toolkit, found.profile.name) or not wheel.same(
+        Path(now.wheel), built
+    ):
+        return None
+    if mode == "editable":
+        # libraries may have been removed from the checkout, or put there by hand
+        placed = ((m, found.checkout / path) for m, path in now.libraries)
+        if now.head != head or not all(wheel.holds(built, m, f) for m, f in placed):
+            return None
+    return now
+
+
+def carry(
+    console: Console,
+    found: Scene,
+    to: Generation,
+    install: Callable[[Path, Sequence[str]], None],
+    packages: Callable[[Path], Mapping[str, str]],
+) -> None:
+    """Take what was added by hand to the overlay in force into the new one.
+
+    What cannot be had any more is told; no build fails for it.
+    """
+    now = switch.active(found.root, found.environment.name)
+    if now is None or now.mode != "editable":
+        return
+    before, have = packages(now.python), packages(to.python)
+    extra = carried.missing(before, have, found.profile.project)
+    if extra:
+        try:
+            install(to.folder, ["--no-deps", *extra])
+            console.say(f"  taken along: {', '.join(extra)}")
+        except RigError as exc:
+            console.mark("warn", f"not taken along: {', '.join(extra)} ({exc.what})")
+
+
 def put_on_path(one: Generation, checkout: Path, profile: Profile) -> None:
     """Let an editable environment find the parts that its own finder does not map."""
     site = next((one.folder / "lib").glob("python3*/site-packages"))
     folders = [checkout / folder for folder in profile.overlay_paths]
     overlay.put_on_path(site, profile.project, folders)
-
-
-def hollow(built: Path, wheels: Path) -> Mapping[str, str]:
-    """Return the open places of an editable install, filled."""
-    return {"hollow_wheel": str(wheel.hollow(built, wheels / "hollow"))}
-
-
-def whole(built: Path) -> Mapping[str, str]:
-    """Return the open places of a wheel's install, filled."""
-    return {"wheel": plans.location(built)}
 
 
 def _where(member: str, moved: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ def switch_on(
         if proved is not None:
             proved()
     except BaseException:
-        _back(console, found, before)
+        _back(console, found, before or _earlier(done))
         raise
     console.mark("ok", f"switched to {to.id} ({duration(done.seconds)})")
     return done, over
@@ -119,6 +119,11 @@ def _kept(seen: InUse, old: Path, to: Generation) -> InUseError:
         "ONECAT_FORCE=1 to switch anyway",
         f"invoke activate --build {to.id} --when-free",
     )
+
+
+def _earlier(done: Switched) -> Generation | None:
+    """Return an environment that was no generation before the switch made it one."""
+    return None if done.kept is None else generations.read(done.kept)
 
 
 def _back(console: Console, found: Scene, before: Generation | None) -> None:
