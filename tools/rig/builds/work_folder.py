@@ -16,7 +16,6 @@ environment and its dependencies (see :mod:`tools.rig.base.near`).
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,25 +24,20 @@ from pathlib import Path
 
 import regex as re
 
-from tools.rig.base.errors import CannotError, unwritable
-from tools.rig.base.run import run
+from tools.rig.base.errors import unwritable
 from tools.rig.base.state import StateRoot
 
 NEAR = "near"
 WORK = "work"
 
-_ASK = """
-import json, sys, sysconfig
-tag = sys.implementation.cache_tag
-if hasattr(sys, "gettotalrefcount"): tag += "-pydebug"
-if sysconfig.get_config_var("Py_GIL_DISABLED"): tag += "t"
-print(json.dumps([sysconfig.get_platform(), tag]))
-"""
-
 
 @dataclass(frozen=True)
 class Names:
-    """How the environment's Python names its build folders."""
+    """How the environment's Python names its build folders, as setuptools does.
+
+    ``platform`` is ``sysconfig.get_platform()`` there, ``tag`` its cache tag (and a
+    ``t`` without the GIL). Where they are wrong, the build stays in the checkout.
+    """
 
     platform: str
     tag: str
@@ -79,25 +73,6 @@ class WorkFolder:
     projects: tuple[str, ...] = ()
 
 
-def names_of(python: Path) -> Names:
-    """Ask an interpreter how setuptools names its build folders there.
-
-    Raises
-    ------
-    CannotError
-        When it does not answer.
-    """
-    said = run([python, "-I", "-c", _ASK], timeout=60)
-    try:
-        platform, tag = json.loads(said.out)
-    except ValueError:
-        raise CannotError(
-            f"{python} does not say for which platform it is",
-            details=tuple(said.err.splitlines()[-3:]),
-        ) from None
-    return Names(str(platform), str(tag))
-
-
 def variant(profile: str, release: str, compiler: str) -> str:
     """Return the name of a build folder: profile, toolkit and host compiler.
 
@@ -131,7 +106,7 @@ def plan(
     checkout
         The source tree.
     names
-        See :func:`names_of`.
+        How the environment's Python names build folders.
     near
         What the compile cache must not see the absolute path of, by short names:
         the environment, the dependencies. The checkout comes by itself.
