@@ -164,6 +164,18 @@ def test_ran_out(machine: Machine, file: Path) -> None:
     one.ran_out(9, {"bytes": 1})
 
 
+def test_many_wait(machine: Machine, file: Path) -> None:
+    """Of hundreds, long ones start, and a small one in the gap they leave."""
+    one = desk(machine, budget=820 * MIB)
+    for line in range(300):
+        one.ask(line, {"object": f"{line}.cpp.o", "kind": "cxx"}, float(line))
+    one.ask(500, ask(file, "small0.o"), 400.0)
+    one.ask(501, ask(file, "big0.o"), 401.0)
+    started = one.decide(500.0)
+    # all others need more than there is
+    assert 500 in started and min(started) >= 500
+
+
 def test_counts(machine: Machine, file: Path) -> None:
     """What is done, and what a cache answered, is counted for each build."""
     one = desk(machine)
