@@ -236,6 +236,39 @@ def test_cache(score: Path, said: str, found: str) -> None:
 
 
 @pytest.mark.allow_process
+@pytest.mark.parametrize(
+    ("kind", "script", "names", "found"),
+    [
+        ("cuda", "exit 0", {"cc1plus"}, "hit"),
+        ("cuda", "exit 0", {"cc1plus", "cicc"}, "miss"),
+        ("cuda", "exit 1", set(), ""),
+        ("cxx", "exit 0", {"cc1plus"}, ""),
+    ],
+)
+def test_cache_with_a_server(
+    score: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    script: str,
+    names: set[str],
+    found: str,
+) -> None:
+    """Of sccache, a CUDA compile without its code generator was a hit."""
+
+    class Seen(launch_child.Use):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            self.names = names
+
+    monkeypatch.setattr(launch_child, "Use", Seen)
+    room: Any = FakeRoom()
+    one = Compile("x.o", "x", kind, "sccache")
+    child_ = Child(["sh", "-c", script], one, "7-7", room)
+    assert child_.run().cache == found
+    child_.forget()
+
+
+@pytest.mark.allow_process
 def test_child_that_is_stopped(score: Path) -> None:
     """A signal that reaches us reaches the compiler, which may clean up."""
     ours = os.getpid()

@@ -70,6 +70,7 @@ class Child:
     ) -> None:
         self._words = list(words)
         self._cache = found.cache
+        self._kind = found.kind
         self._ident = ident
         self._room = room
         self._score = _score()
@@ -111,7 +112,7 @@ class Child:
         signal.set_wakeup_fd(-1)
         os.close(woken)
         os.close(wake)
-        ended.cache = self._hit_or_miss(use)
+        ended.cache = self._hit_or_miss(use, ended.code)
         ended.killed = ended.code in _KILLED or (ended.code != 0 and self._say_killed())
         return ended
 
@@ -195,7 +196,7 @@ class Child:
         text = os.pread(self._said, _TAIL, max(0, size - _TAIL)).lower()
         return any(word in text for word in _SAY_KILLED)
 
-    def _hit_or_miss(self, use: Use) -> str:
+    def _hit_or_miss(self, use: Use, code: int) -> str:
         """Return what is known for sure of the cache."""
         if self._statistics >= 0:
             text = os.pread(self._statistics, _TAIL, 0)
@@ -204,8 +205,11 @@ class Child:
             if b"_cache_hit" in text:
                 return "hit"
             return "miss" if b"cache_miss" in text else ""
-        # the front end of a .cu also runs for a hit, what makes code of it does not
-        return "miss" if use.names & {"cicc", "ptxas"} else ""
+        if self._cache != "sccache" or self._kind != "cuda" or code != 0:
+            return ""
+        # the preprocessor also runs for a hit; what makes code of it does not, and
+        # takes so long that it cannot have been overlooked
+        return "miss" if use.names & {"cicc", "ptxas"} else "hit"
 
 
 def _memory_file() -> int:
