@@ -15,6 +15,7 @@ import pytest
 
 from tools.rig.base import launch, launch_child
 from tools.rig.base.launch_child import Child, Ended
+from tools.rig.base.launch_use import Use
 from tools.rig.base.launch_words import Compile
 
 MIB = 1 << 20
@@ -255,7 +256,7 @@ def test_cache_with_a_server(
 ) -> None:
     """Of sccache, a CUDA compile without its code generator was a hit."""
 
-    class Seen(launch_child.Use):
+    class Seen(Use):
         def __init__(self, *words: Any) -> None:
             super().__init__(*words)
             self.names = names
