@@ -229,9 +229,20 @@ def test_looks_killed(score: Path, script: str, killed: bool) -> None:
 @pytest.mark.parametrize(
     ("said", "found"), [("direct_cache_hit", "hit"), ("cache_miss", "miss"), ("", "")]
 )
-def test_cache(score: Path, said: str, found: str) -> None:
-    """What ccache counts for this one compile says whether it was there."""
+def test_cache(
+    score: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, found: str
+) -> None:
+    """What ccache counts for this one compile says whether it was there.
+
+    A file that somebody else gave it gets the same.
+    """
+    counts = tmp_path / "counts"
+    monkeypatch.setenv("CCACHE_STATSLOG", str(counts))
     one = child("sh", "-c", f"echo {said} >> $CCACHE_STATSLOG", cache="ccache")
+    assert one.run().cache == found
+    one.forget()
+    assert counts.read_text() == f"{said}\n"
+    monkeypatch.setenv("CCACHE_STATSLOG", str(tmp_path / "no" / "such"))
     assert one.run().cache == found
     one.forget()
 

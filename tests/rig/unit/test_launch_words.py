@@ -49,6 +49,14 @@ def test_no_compile(line: str) -> None:
     assert launch_words.read(line.split()) is None
 
 
+def test_cache_behind_our_script() -> None:
+    """The suite's own script is the cache that it was told to start."""
+    words = "/s/rig-cache g++ -c x.cpp -o x.o".split()
+    for program, name in (("/usr/bin/ccache", "ccache"), ("", "")):
+        found = launch_words.read(words, "/b", program)
+        assert found is not None and found.cache == name
+
+
 def test_probe_by_folder() -> None:
     """CMake's probes are known by where they run, too."""
     words = ["g++", "-c", "x.cpp", "-o", "x.o"]

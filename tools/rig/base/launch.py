@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
     folder = os.environ.get("RIG_ADMISSION", "")
     # a compile inside a compile has its room already
     if folder and "RIG_COMPILE" not in os.environ:
-        found = launch_words.read(words, os.getcwd())
+        found = launch_words.read(words, os.getcwd(), os.environ.get("RIG_CACHE", ""))
         if found is not None:
             if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
                 # while it waits, Ctrl-C ends it without a word of Python's

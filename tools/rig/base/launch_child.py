@@ -175,7 +175,7 @@ class Child:
                 # both go to one place: then in the order in which they are written
                 actions.append((os.POSIX_SPAWN_DUP2, self._said, 1))
         env = {**os.environ, "RIG_COMPILE": self._ident}
-        if self._cache == "ccache" and "CCACHE_STATSLOG" not in env:
+        if self._cache == "ccache":
             self._statistics = _memory_file()
             if self._statistics >= 0:
                 place = f"/proc/{os.getpid()}/fd/{self._statistics}"
@@ -202,6 +202,7 @@ class Child:
             text = os.pread(self._statistics, _TAIL, 0)
             os.close(self._statistics)
             self._statistics = -1
+            _append(os.environ.get("CCACHE_STATSLOG", ""), text)
             if b"_cache_hit" in text:
                 return "hit"
             return "miss" if b"cache_miss" in text else ""
@@ -210,6 +211,20 @@ class Child:
         # the preprocessor also runs for a hit; what makes code of it does not, and
         # takes so long that it cannot have been overlooked
         return "miss" if use.names & {"cicc", "ptxas"} else "hit"
+
+
+def _append(file: str, text: bytes) -> None:
+    """Pass on what was meant for a file that all compiles write to."""
+    if not file or not text:
+        return
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(file, flags, 0o666)
+        os.write(fd, text)
+        os.close(fd)
+    except OSError:
+        # the cache would not have failed either
+        return
 
 
 def _memory_file() -> int:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 CACHES = ("ccache", "sccache")
 
+SCRIPT = "rig-cache"
+"""Stands for the cache that ``RIG_CACHE`` names (see :mod:`tools.rig.base.near`)."""
+
 _COMPILES = frozenset({"-c", "--compile", "-dc", "--device-c", "-dw", "--device-w"})
 _LOOKS = frozenset(
     {
@@ -57,7 +60,7 @@ class Compile:
         self.cache = cache
 
 
-def read(words: Sequence[str], cwd: str = "") -> Compile | None:
+def read(words: Sequence[str], cwd: str = "", cache: str = "") -> Compile | None:
     """Return what a command line compiles, or None when it compiles nothing large.
 
     Preprocessing, questions and the probes that CMake makes while it configures count
@@ -69,6 +72,8 @@ def read(words: Sequence[str], cwd: str = "") -> Compile | None:
         The command, with the compile cache in front where there is one.
     cwd
         Where it runs: CMake's probes have folders of their own.
+    cache
+        The program that the suite's own script starts, if it does.
     """
     given = set(words)
     if not given & _COMPILES or given & _LOOKS:
@@ -78,6 +83,8 @@ def read(words: Sequence[str], cwd: str = "") -> Compile | None:
         return None
     source, kind = _source(words)
     program = os.path.basename(words[0])
+    if program == SCRIPT:
+        program = os.path.basename(cache)
     return Compile(made, source, kind, program if program in CACHES else "")
 
 
