@@ -51,7 +51,7 @@ def test_no_compile(line: str) -> None:
 
 def test_cache_behind_our_script() -> None:
     """The suite's own script is the cache that it was told to start."""
-    words = "/s/rig-cache g++ -c x.cpp -o x.o".split()
+    words = ["/s/rig-cache", "g++", "-c", "x.cpp", "-o", "x.o"]
     for program, name in (("/usr/bin/ccache", "ccache"), ("", "")):
         found = launch_words.read(words, "/b", program)
         assert found is not None and found.cache == name
