@@ -150,16 +150,16 @@ class TestStopped:
         assert code == 130
         assert shop.imports() == "7.0"
 
-    def test_switch(self, shop: Workshop, gate: Gate) -> None:
+    def test_switch(self, shop: Workshop) -> None:
         """SIGKILL between two renames of libraries is finished by the next build."""
-        del gate
         code = _DIE_IN_SWITCH.format(argv=shop.argv("build-sm70")[2:])
-        got = shop.run([sys.executable, "-c", code])
-        assert got.returncode == -signal.SIGKILL, got.stderr
-        left = list(shop.sample.glob("rig_sample/.*.rig-new"))
-        assert len(left) == 1
-        assert shop.imports() == "7.0"
-        got = shop.invoke("build-sm70")
+        with shop.edited():
+            got = shop.run([sys.executable, "-c", code])
+            assert got.returncode == -signal.SIGKILL, got.stderr
+            left = list(shop.sample.glob("rig_sample/.*.rig-new"))
+            assert len(left) == 1
+            assert shop.imports() == "7.0"
+            got = shop.invoke("build-sm70")
         assert got.returncode == 0, got.stderr
         assert "an interrupted switch was finished" in got.stderr
         assert not list(shop.sample.glob("rig_sample/.*.rig-new"))
@@ -263,7 +263,8 @@ class TestSomebodyElse:
         )
         with shop.started([python, "-c", code], stdin=subprocess.PIPE) as user:
             until(lambda: "up" in shop.said, lambda: shop.said)
-            got = shop.invoke("build-sm70", ONECAT_FORCE="1")
+            with shop.edited():
+                got = shop.invoke("build-sm70", ONECAT_FORCE="1")
             assert got.returncode == 0, got.stderr
             assert f"{user.pid} {python}" in got.stderr
             user.communicate("\n", timeout=60)

@@ -157,6 +157,18 @@ class Workshop:
         """What the program of :meth:`started` has said so far."""
         return (self.folder / "started.out").read_text(errors="replace")
 
+    @contextlib.contextmanager
+    def edited(self) -> Iterator[Path]:
+        """Give the sample's host library one function more, for a moment."""
+        source = self.sample / "csrc" / "host.cpp"
+        text = source.read_text()
+        name = f"edit_{time.monotonic_ns()}"
+        try:
+            source.write_text(f'{text}\nextern "C" int {name}() {{ return 1; }}\n')
+            yield source
+        finally:
+            source.write_text(text)
+
     def processes(self) -> list[int]:
         """Return every living process that has this state root in its environment."""
         mark = os.fsencode(f"ONECAT_LOCAL_ROOT={self.root.path}\0")

@@ -35,7 +35,7 @@ def setup(root: Path = Path("/root-of-state")) -> CompileSetup:
         python="3.12.4",
         asked=(2, "command line"),
         cache=CompileCache("ccache", "/bin/ccache"),
-        at=Machine(8 << 30, 4),
+        at=Machine(6 << 30, 4, 8 << 30),
         shims=Path("/shims"),
     )
 
@@ -123,8 +123,9 @@ def test_people_see_what_is_done() -> None:
     assert "environment  /home" in lines and "generation   /new" in lines
     where = "/root-of-state/work/src-1/v100-cu128-cuda12.4-gcc12"
     assert f"build folder {where}" in lines and "cache        ccache" in lines
-    budget = "8.0 GiB for all together"
+    budget = "up to 8.0 GiB for all together"
     assert f"compiles     at most 2 (command line says so), {budget}" in lines
+    assert "memory       6.0 GiB free for compiles now" in lines
     assert "expected     nothing was measured yet" in lines
     assert "  MAX_JOBS=2" in lines and "  HF_TOKEN=***" in lines
     typed = next(ln for ln in lines if "--editable" in ln)

@@ -15,23 +15,29 @@ from pathlib import Path
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import compile_cache, work_folder
 from tools.rig.builds.admission import forecast, launcher
-from tools.rig.builds.admission.budget import Budget
+from tools.rig.builds.admission.budget import Budget, reserve
 from tools.rig.builds.admission.client import Files
 from tools.rig.builds.admission.forecast import JobPlan
 from tools.rig.builds.admission.predictions import Predictions
 from tools.rig.builds.compile_cache import CompileCache
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.work_folder import Names, WorkFolder
+from tools.rig.host import memory
 
 PREDICTIONS = "predictions"
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What compiles may take: ``budget`` bytes of memory, and ``cores``."""
+    """What compiles may take: ``budget`` bytes of memory now, and ``cores``.
+
+    ``most`` is what the budget is while nothing else runs; what depends on it is the
+    same in each build.
+    """
 
     budget: int
     cores: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,9 @@ class CompileSetup:
 
 def machine(cores: int) -> Machine:
     """Return what compiles may take on this machine now."""
-    return Machine(Budget.of_machine().bytes, cores)
+    held = memory.read()
+    most = min(held.total, held.limit or held.total)
+    return Machine(Budget.of_machine().bytes, cores, most - reserve(most))
 
 
 def plan(
@@ -104,7 +112,7 @@ def plan(
     """
     measured = root.path / PREDICTIONS / f"{profile.name}-{release}.json"
     known = Predictions.load(measured)
-    jobs = forecast.plan_jobs(asked[0], asked[1], at.budget, at.cores)
+    jobs = forecast.plan_jobs(asked[0], asked[1], at.most, at.cores)
     # the environment's Python is made later; setuptools names folders by these two
     tag = "".join(python.split(".")[:2])
     names = Names(sysconfig.get_platform(), f"cpython-{tag}")

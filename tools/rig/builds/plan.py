@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base import redact
-from tools.rig.base.console import duration
+from tools.rig.base.console import duration, size
 from tools.rig.builds.compile_setup import CompileSetup
 from tools.rig.builds.environment import Composed, Places
 from tools.rig.builds.profile import Profile
@@ -117,6 +117,7 @@ class BuildPlan:
             f"build folder {self.setup.work.home}",
             f"cache        {self.setup.cache.name or 'none'}",
             f"compiles     {self.setup.jobs.why}",
+            f"memory       {size(self.setup.machine.budget)} free for compiles now",
             f"expected     {self._expected()}",
             "environment variables added:",
         ]

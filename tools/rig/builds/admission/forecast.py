@@ -54,7 +54,7 @@ def plan_jobs(asked: int | None, origin: str, budget_bytes: int, cores: int) -> 
     room = int(budget_bytes * _FOR_LAUNCHERS) // _LAUNCHER
     waiting = min(_MOST_WAITING, max(_LEAST_WAITING, room))
     cap = cores if asked is None else min(asked, cores)
-    budget = f"{budget_bytes / GIB:.1f} GiB for all together"
+    budget = f"up to {budget_bytes / GIB:.1f} GiB for all together"
     if asked is None:
         return JobPlan(cores + waiting, cap, f"at most {cores} (cores), {budget}")
     return JobPlan(cap + waiting, cap, f"at most {cap} ({origin} says so), {budget}")
