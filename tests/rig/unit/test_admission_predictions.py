@@ -172,10 +172,10 @@ def test_jobs_of_ninja_are_many_and_those_of_the_compilers_few() -> None:
     """Ninja gets what may wait; cores and the user's wish are the cap."""
     plan = forecast.plan_jobs(None, "", 26 * GIB, 20)
     assert (plan.ninja, plan.cap) == (119, 20)
-    assert plan.why == "at most 20 (cores), 26.0 GiB for all together"
+    assert plan.why == "at most 20 (cores), up to 26.0 GiB for all together"
     plan = forecast.plan_jobs(3, "MAX_JOBS", 0, 20)
     assert (plan.ninja, plan.cap) == (11, 3)
-    assert plan.why == "at most 3 (MAX_JOBS says so), 0.0 GiB for all together"
+    assert plan.why == "at most 3 (MAX_JOBS says so), up to 0.0 GiB for all together"
     assert forecast.plan_jobs(None, "", 1 << 50, 4).ninja == 204
 
 
