@@ -146,12 +146,10 @@ class Compile:
             name = str(one.get("object"))
             self.console.mark("warn", f"memory ran out under {name} ({held}); {mended}")
         events = admission.events()
-        for one in events:
-            peak = int(one.get("peak_bytes") or 0)
-            self.peaks.objects.setdefault(str(one.get("object")), peak)
+        peaks = {key_of(str(e.get("object"))): e.get("peak_bytes") for e in events}
         self.run.facts.update(
             admission=summary(events),
-            objects=self._objects(),
+            objects=self._objects(peaks),
             peaks=self.peaks.to_json(),
         )
 
@@ -162,15 +160,15 @@ class Compile:
             self.run.facts.update(compile_cache=dict(counted))
             self.cache_counts = dict(counted)
 
-    def _objects(self) -> list[dict[str, Any]]:
-        """Return each step of ninja with its time and, where sampled, its memory."""
-        at, held = self.scene.checkout, self.peaks.objects
+    def _objects(self, held: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return each step of ninja with its time and, where compiled, its memory."""
+        at = self.scene.checkout
         return [
             {
                 "output": ninja_log.short(step.output, at),
                 "start_s": step.start_s,
                 "end_s": step.end_s,
-                "peak_bytes": held.get(step.output),
+                "peak_bytes": held.get(key_of(step.output)),
             }
             for step in ninja_log.of_checkout(at)
         ]
