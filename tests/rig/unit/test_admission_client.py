@@ -98,18 +98,6 @@ def test_launcher_without_a_disk(tmp_path: Path) -> None:
         launcher.publish(tmp_path / "file", tmp_path)
 
 
-def test_environment() -> None:
-    """The launcher stands before the cache, and the user's own words stay."""
-    admit = Path("/s/rig-admit")
-    found = launcher.environment(admit, ["ccache"], "/cuda/nvcc", {})
-    assert found["PYTORCH_NVCC"] == "/s/rig-admit ccache /cuda/nvcc"
-    assert "-DCMAKE_CUDA_COMPILER_LAUNCHER=/s/rig-admit;ccache" in found["CMAKE_ARGS"]
-    user = {"CMAKE_ARGS": "-DX=1", "PYTORCH_NVCC": "mine"}
-    found = launcher.environment(admit, [], "/cuda/nvcc", user)
-    assert found["CMAKE_ARGS"].endswith("=/s/rig-admit -DX=1")
-    assert "PYTORCH_NVCC" not in found
-
-
 class Minded:
     """Stands for the service: runs until told to stop."""
 

@@ -15,7 +15,6 @@ import os
 import py_compile
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.rig.base.errors import unwritable
@@ -33,7 +32,6 @@ sys.path.insert(0, {parts!r})
 from tools.rig.base import launch
 launch.finish(launch.main(sys.argv[1:]))
 """
-_LANGUAGES = ("C", "CXX", "CUDA")
 
 
 def publish(folder: Path, link_place: Path, python: Path | None = None) -> Path:
@@ -69,34 +67,6 @@ def publish(folder: Path, link_place: Path, python: Path | None = None) -> Path:
     except OSError as exc:
         raise unwritable(admit, exc) from exc
     return admit
-
-
-def environment(
-    admit: Path, cache: Sequence[str], nvcc: str, user: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the variables that put the launcher in front of every compile.
-
-    Parameters
-    ----------
-    admit
-        The launcher.
-    cache
-        The compile cache's words, that stand between launcher and compiler.
-    nvcc
-        The compiler of torch's own extensions, which know no launcher; empty to leave
-        them alone.
-    user
-        The user's environment: ``CMAKE_ARGS`` is extended in front, so that a launcher
-        that is named there stays; ``PYTORCH_NVCC`` stays as it is.
-    """
-    words = [os.fspath(admit), *cache]
-    named = ";".join(words)
-    options = [f"-DCMAKE_{lang}_COMPILER_LAUNCHER={named}" for lang in _LANGUAGES]
-    args = user.get("CMAKE_ARGS", "")
-    found = {"CMAKE_ARGS": " ".join([*options, args]).strip()}
-    if nvcc and " " not in nvcc and not user.get("PYTORCH_NVCC"):
-        found["PYTORCH_NVCC"] = " ".join([*words, nvcc])
-    return found
 
 
 def _plain(python: Path, place: Path) -> Path:
