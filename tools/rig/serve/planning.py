@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""From what people ask to the whole command of a server; pure, nothing is started.
+
+Options come in layers, and a later one wins: what the cards want, presets, our own
+options, and last the words behind ``--``, which are vLLM's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import regex as re
+
+from tools.rig.base.errors import CannotError
+from tools.rig.base.state import StateRoot
+from tools.rig.host.gpu import Gpus
+from tools.rig.serve import flags, layers, safe, shapes, volta
+from tools.rig.serve.flags import Read
+from tools.rig.serve.folder import ModelFolder, Problem
+from tools.rig.serve.parser import Parser
+from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.presets import Preset
+from tools.rig.serve.volta import Chosen, Rule
+
+PORT = 8000
+TENSOR = 2
+DRAIN_S = 30
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What people ask for, typed; None and empty words are left to us.
+
+    ``environment`` is the folder that has ``bin/python`` in it; ``cards`` are indexes
+    with commas; ``drain_s`` are seconds; ``rest`` are the words behind ``--``.
+    """
+
+    model: Path
+    environment: Path
+    tensor: int | None = None
+    pipeline: int | None = None
+    name: str = ""
+    served_name: str = ""
+    host: str = "127.0.0.1"
+    port: int = PORT
+    cards: str = ""
+    presets: tuple[Preset, ...] = ()
+    api_key_file: Path | None = None
+    insecure: bool = False
+    drain_s: int = DRAIN_S
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, the options in it, and what is wrong.
+
+    ``usage`` are faults of the command line; ``problems`` those of the machine.
+    """
+
+    plan: ServePlan
+    options: Read
+    chosen: Chosen
+    is_volta: bool
+    usage: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def plan(
+    wish: Wish,
+    parser: Parser,
+    gpus: Gpus,
+    model: ModelFolder,
+    root: StateRoot,
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+) -> Planned:
+    """Return what a server would be started with.
+
+    Parameters
+    ----------
+    parser
+        What the environment's vLLM takes.
+    gpus
+        The cards of this machine.
+    model
+        What is in the model's folder.
+    root
+        Where its log goes.
+    env
+        The variables that it would get from us.
+    cwd
+        Where the user stands: relative paths behind ``--`` begin there.
+    """
+    rest = flags.read(parser, [*wish.rest])
+    usage = [*rest.problems, *safe.refused(rest)]
+    tensor, pipeline, others = _ranks(wish, rest)
+    chosen = Chosen()
+    if parser.device != "cpu":
+        visible = env.get("CUDA_VISIBLE_DEVICES", "")
+        count = tensor * pipeline * others
+        chosen = volta.choose(gpus, count, wish.cards, visible)
+    # a preset says for which cards it is, also where they cannot be seen
+    guess = not chosen.cards and parser.device != "cpu" and bool(wish.presets)
+    is_volta = chosen.is_volta or guess
+    mla, limit = _of_model(model)
+    ruled = volta.rules(parser, gpus, chosen.indexes, volta=is_volta, mla=mla)
+    by_rule = [flags.read(parser, rule.words) for rule in ruled]
+    by_preset = [layers.of_preset(parser, one, limit) for one in wish.presets]
+    ours = flags.read(parser, _own_words(wish, parser, tensor, pipeline))
+    options = layers.merged(
+        [*by_rule, *(read for read, _ in by_preset), ours, layers.absolute(rest, cwd)]
+    )
+    notes = [
+        rule.note
+        for rule, read in zip(ruled, by_rule, strict=True)
+        if rule.note and {*read.given} <= {*options.given}
+    ]
+    notes += [note for _, some in by_preset for note in some]
+    notes += _about(rest)
+    host = _value(options, "host", wish.host)
+    port = _number(_value(options, "port", str(wish.port)), wish.port)
+    if not 0 < port < 65536:
+        usage.append(Problem(f"{port} is no port", f"--port {PORT}"))
+    wrong, more = safe.open_to_others(
+        host, parser, env, key_file=wish.api_key_file, insecure=wish.insecure
+    )
+    usage += wrong
+    notes += more
+    served = _value(options, "served_model_name", _folder_name(wish.model))
+    name = wish.name or _NO_NAME.sub("-", served).strip(".-") or "server"
+    words = [word for given in options.given for word in given.words]
+    python = wish.environment / "bin" / "python"
+    made = ServePlan(
+        name=name,
+        model=wish.model,
+        served_name=served,
+        python=python,
+        # isolated: neither the current folder nor PYTHONPATH can hide the build
+        argv=(
+            *(os.fspath(python), "-I", "-m", "vllm.entrypoints.cli.main"),
+            *("serve", os.fspath(wish.model), *words),
+        ),
+        env=_variables(wish, ruled, env),
+        unset=("PYTHONPATH", "PYTHONHOME"),
+        cwd=Path("/"),
+        host=host,
+        port=port,
+        api_key_file=wish.api_key_file,
+        tensor=tensor,
+        pipeline=pipeline,
+        cards=chosen.indexes,
+        log=root.path / "servers" / f"{name}.log",
+        drain_s=_number(_value(options, "shutdown_timeout", "0"), 0),
+        notes=tuple(notes),
+    )
+    problems = (*chosen.problems, *_hardware(wish, chosen))
+    if is_volta:
+        problems = (*problems, *volta.objections(options))
+    return Planned(made, options, chosen, is_volta, tuple(usage), problems)
+
+
+def _ranks(wish: Wish, rest: Read) -> tuple[int, int, int]:
+    """Return ranks of tensor, pipeline and data parallelism."""
+    hardware = next((p.cards for p in wish.presets if p.cards), 0)
+    pipeline = wish.pipeline or 1
+    tensor = wish.tensor or (max(1, hardware // pipeline) if hardware else TENSOR)
+    return (
+        _number(_value(rest, "tensor_parallel_size", str(tensor)), tensor),
+        _number(_value(rest, "pipeline_parallel_size", str(pipeline)), pipeline),
+        _number(_value(rest, "data_parallel_size", "1"), 1),
+    )
+
+
+def _own_words(wish: Wish, parser: Parser, tensor: int, pipeline: int) -> list[str]:
+    words = ["--host", wish.host, "--port", str(wish.port)]
+    words += ["--served-model-name", wish.served_name or _folder_name(wish.model)]
+    if tensor > 1:
+        words += ["--tensor-parallel-size", str(tensor)]
+    if pipeline > 1:
+        words += ["--pipeline-parallel-size", str(pipeline)]
+    if wish.drain_s and parser.has("--shutdown-timeout"):
+        words += ["--shutdown-timeout", str(wish.drain_s)]
+    return words
+
+
+def _variables(
+    wish: Wish, ruled: Sequence[Rule], env: Mapping[str, str]
+) -> dict[str, str]:
+    # programs that kernels are compiled with may lie beside the interpreter
+    places = [os.fspath(wish.environment / "bin"), env.get("PATH", os.defpath)]
+    made = {
+        "PATH": os.pathsep.join(places),
+        "VIRTUAL_ENV": os.fspath(wish.environment),
+        **volta.variables_of(ruled),
+    }
+    # the model is here: a hub that cannot be reached must not delay it
+    for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS"):
+        if name not in env:
+            made[name] = "1"
+    return made
+
+
+def _hardware(wish: Wish, chosen: Chosen) -> list[Problem]:
+    """Hold the memory that a preset is for against the cards."""
+    found = []
+    for preset in wish.presets:
+        for card in chosen.cards:
+            if preset.memory and card.total and card.total < preset.memory * 0.9e9:
+                have = round(card.total / (1 << 30))
+                found.append(
+                    Problem(
+                        f"the preset {preset.name} is for cards with {preset.memory} "
+                        f"GB, and card {card.index} has {have}",
+                        "--preset 2x16",
+                    )
+                )
+                break
+    return found
+
+
+def _of_model(model: ModelFolder) -> tuple[bool, int]:
+    """Return whether its attention is latent, and its own longest context."""
+    try:
+        shape = shapes.read(model.config)
+    except CannotError:
+        return False, 0
+    return any(getattr(c, "is_mla", False) for c in shape.caches), shape.max_len
+
+
+def _about(rest: Read) -> list[str]:
+    found = []
+    if any(given.flag == "--trust-remote-code" for given in rest.given):
+        found.append("--trust-remote-code: code in the model's folder will be run")
+    if rest.last("config") is not None:
+        found.append("options in the file of --config are not checked")
+    return found
+
+
+def _value(options: Read, dest: str, other: str) -> str:
+    found = options.last(dest)
+    return found.value if found is not None and found.values else other
+
+
+def _folder_name(model: Path) -> str:
+    return model.name or "model"
+
+
+def _number(word: str, other: int) -> int:
+    try:
+        return max(0, int(word))
+    except ValueError:
+        return other
