@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""A configuration of LiteLLM's proxy: servers that run, chosen by the request's model.
+
+The prefix ``hosted_vllm/`` is LiteLLM's name for an OpenAI-compatible vLLM.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tools.rig.serve.routers import yaml
+from tools.rig.serve.routers.backend import Backend
+
+KEY = "RIG_ROUTER_KEY"
+"""The variable with the key that clients must send."""
+
+ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_TELEMETRY": "False",
+}
+"""Variables with which it asks nobody on the network when it starts."""
+
+READ_S = 3600
+
+
+def config(
+    backends: Sequence[Backend], *, key: bool = False, read_s: int = READ_S
+) -> str:
+    """Return the configuration; servers of one name share its requests.
+
+    Parameters
+    ----------
+    key
+        Clients must send a key, which LiteLLM reads from its variable
+        ``RIG_ROUTER_KEY``.
+    read_s
+        Seconds that an answer may take.
+    """
+    several = max(Counter(one.name for one in backends).values()) > 1
+    data: dict[str, Any] = {
+        "model_list": [_model(one) for one in backends],
+        "router_settings": {
+            "routing_strategy": "least-busy" if several else "simple-shuffle",
+            # a second server may answer where the first refused; a lone one that failed
+            # must not compute the same again
+            "num_retries": 1 if several else 0,
+            "allowed_fails": 3,
+            "cooldown_time": 30,
+        },
+        "litellm_settings": {"request_timeout": read_s, "telemetry": False},
+    }
+    if key:
+        data["general_settings"] = {"master_key": f"os.environ/{KEY}"}
+    head = ["Written by serve-router for LiteLLM's proxy."]
+    wanted = sorted({one.key_variable for one in backends if one.api_key_file})
+    wanted += [KEY] if key else []
+    if wanted:
+        head += ["", f"It reads the keys from its variables: {', '.join(wanted)}"]
+    return yaml.document(data, head)
+
+
+def command(file: str, host: str, port: int) -> list[str]:
+    """Return how it is started; without an address it would listen everywhere."""
+    words = ["litellm", "--config", file, "--host", host, "--port", str(port)]
+    env = [f"{k}={v}" for k, v in ENVIRONMENT.items()]
+    return ["env", *env, *words]
+
+
+def _model(one: Backend) -> dict[str, Any]:
+    params = {
+        "model": f"hosted_vllm/{one.served_name}",
+        "api_base": f"http://{one.address}/v1",
+    }
+    if one.api_key_file:
+        params["api_key"] = f"os.environ/{one.key_variable}"
+    return {"model_name": one.name, "litellm_params": params}
