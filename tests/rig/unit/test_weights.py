@@ -148,10 +148,18 @@ def test_what_is_not_loaded() -> None:
     assert (first.bytes, last.bytes) == (128, 768)
 
 
-def test_latent_attention_keeps_a_copy() -> None:
-    """With MLA the projection of keys and values is kept once more, taken apart."""
+@pytest.mark.parametrize(
+    ("name", "dtype", "held"),
+    [
+        ("weight", "BF16", 64 * 16 * 2),
+        ("weight", "F8_E4M3", 64 * 16 * (1 + 2)),
+        ("qweight", "I32", 64 * 16 * (4 + 8 * 2)),
+    ],
+)
+def test_latent_attention_keeps_a_copy(name: str, dtype: str, held: int) -> None:
+    """With MLA a quantised projection of keys and values is kept unfolded as well."""
     mla = {"model_type": "deepseek_v3", "kv_lora_rank": 16, "qk_rope_head_dim": 8}
-    own: Shapes = {"model.layers.0.self_attn.kv_b_proj.weight": ("BF16", (64, 16))}
-    assert card(own).bytes == 64 * 16 * 2
-    assert card(own, mla).bytes == 2 * 64 * 16 * 2
-    assert card(own, mla, tensor=2).bytes == 64 * 16 * 2
+    own: Shapes = {f"model.layers.0.self_attn.kv_b_proj.{name}": (dtype, (64, 16))}
+    assert card(own, mla).bytes == held
+    assert card(own, mla, tensor=2).bytes == held // 2
+    assert card(own).bytes < held or dtype == "BF16"

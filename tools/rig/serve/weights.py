@@ -24,8 +24,8 @@ PADDING = 64
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d+)\.")
 _EMBEDDING = re.compile(
-    r"(?:^|\.)(?:embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embedding|"
-    r"embeddings)\.weight$"
+    r"(?:^|\.)(?:embed_tokens|embed_tokens_per_layer|wte|word_embeddings|"
+    r"tok_embeddings|embed_in|embedding|embeddings)\.weight$"
 )
 _HEAD = re.compile(r"(?:^|\.)(?:lm_head|output|embed_out)\.(?:weight|qweight|bias|.*)$")
 _EXPERTS = re.compile(r"\.(?:experts|block_sparse_moe\.experts)\.")
@@ -45,7 +45,6 @@ _VISION = re.compile(
     r"(?:^|\.)(?:visual|vision_tower|vision_model|vision_encoder|audio_tower|"
     r"multi_modal_projector|mm_projector|embed_vision|embed_audio|image_newline)\b"
 )
-_ABSORBED = (".kv_b_proj.weight", ".kv_b_proj.qweight")
 _FLOATS = frozenset(("F64", "F32", "F16", "BF16"))
 _EXACT = re.compile(r"(?:scale\w*|A_log|e_score_correction_bias|zero_point)$")
 
@@ -126,9 +125,8 @@ def per_card(
             continue
         share = _share(one, shape, tensor)
         size = _bytes(one, itemsize) * share
-        if name.endswith(_ABSORBED) and _has_latent(shape):
-            # kept once more, taken apart into what queries and values are folded with
-            size += one.elements * itemsize * share
+        if _has_latent(shape):
+            size += _unfolded(one, itemsize) * share
         vocabulary = not seen and _is_vocabulary(name)
         for stage in _stages(name, at, seen, ahead, ends, tied):
             stages[stage]["all"] += size
@@ -160,6 +158,21 @@ def _stages(
     if _EMBEDDING.search(name):
         return sorted({0, last}) if tied else [0]
     return [last]
+
+
+def _unfolded(one: Tensor, itemsize: int) -> int:
+    """Return what latent attention keeps of a tensor beside it.
+
+    Queries and values are folded with a projection of whole numbers: without
+    quantisation that is the tensor itself, else it is taken apart once more
+    (``process_weights_after_loading`` in the fork's ``mla_attention.py``).
+    """
+    if one.name.endswith(".kv_b_proj.qweight"):
+        # eight numbers of four bits in each
+        return one.elements * 8 * itemsize
+    if one.name.endswith(".kv_b_proj.weight") and one.dtype not in _FLOATS:
+        return one.elements * itemsize
+    return 0
 
 
 def _has_latent(shape: Shape) -> bool:
