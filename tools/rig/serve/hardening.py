@@ -10,7 +10,7 @@ all of /proc (memory and processors are read there) and network interfaces' name
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,6 +150,18 @@ def word(text: str, *, command: bool = False) -> str:
 def words(texts: Iterable[str], *, command: bool = False) -> str:
     """Return several words as a unit file has them."""
     return " ".join(word(text, command=command) for text in texts)
+
+
+def command(argv: Sequence[str]) -> str:
+    """Return a command line as a unit file has it.
+
+    systemd takes no quotes, backslashes and dollars in a program's own path; those are
+    left to ``env``.
+    """
+    program, *rest = argv
+    if any(char in program for char in "\\\"'$"):
+        return f"/usr/bin/env {words(argv, command=True)}"
+    return " ".join([word(program), words(rest, command=True)])
 
 
 def _escaped(char: str) -> str:
