@@ -129,10 +129,10 @@ def _taken_apart(word: str) -> tuple[str, str, str, str]:
     if word.startswith("-O") and len(word) > 2:
         return "-O", "=", word[3:] if word[2] == "=" else word[2:], ""
     flag, sep, value = word.partition("=")
-    if not flag.startswith("--"):
-        return flag, sep, value, ""
     name, _, path = flag.partition(".")
-    return "--" + name[2:].replace("_", "-"), sep, value, path
+    if name.startswith("--"):
+        name = "--" + name[2:].replace("_", "-")
+    return name, sep, value, path
 
 
 def _found(parser: Parser, flag: str) -> Option | Problem:

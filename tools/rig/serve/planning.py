@@ -28,7 +28,10 @@ from tools.rig.serve.volta import Chosen, Rule
 
 PORT = 8000
 TENSOR = 2
-DRAIN_S = 30
+DRAIN_S = 0
+"""As vLLM's own default. ``serve-stop --drain`` waits for requests all the same; a time
+of the server's own also serves other ways to stop it, and makes a stop some 10 s longer
+(seen in vLLM 0.32: workers then end only when they are told a second time)."""
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
