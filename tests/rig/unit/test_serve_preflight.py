@@ -216,6 +216,7 @@ def test_only_shown(desk: Desk) -> None:
     assert {p["level"] for p in data["problems"]} == {"note"}, data["problems"]
     said = desk.said.getvalue()
     assert "preset 2x16: two V100 with 16 GB" in said
+    assert "for a hunt: VLLM_LOGGING_LEVEL=DEBUG" in said
     assert "RELEASE.md" in said and "CUDA_VISIBLE_DEVICES=0,1" in said
     assert desk.serve("--zzzz", show=True).exit_code == ExitCode.USAGE
     desk.cards = Gpus("absent", "no driver")
@@ -241,6 +242,7 @@ def test_presets_are_listed(desk: Desk) -> None:
         ({"drain": "soon"}, "--drain soon"),
         ({"timeout": "90000"}, "--timeout 90000"),
         ({"preset": "none"}, "no preset none"),
+        ({"name": "../up"}, "cannot be called"),
         ({"api_key_file": "/no/such/key"}, "no key in /no/such/key"),
     ],
 )

@@ -152,7 +152,7 @@ def plan(
             *("serve", os.fspath(wish.model), *words),
         ),
         env=_variables(wish, ruled, env),
-        unset=("PYTHONPATH", "PYTHONHOME"),
+        unset=("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"),
         cwd=Path("/"),
         host=host,
         port=port,
@@ -201,7 +201,6 @@ def _variables(
     places = [os.fspath(wish.environment / "bin"), env.get("PATH", os.defpath)]
     made = {
         "PATH": os.pathsep.join(places),
-        "VIRTUAL_ENV": os.fspath(wish.environment),
         **volta.variables_of(ruled),
     }
     # the model is here: a hub that cannot be reached must not delay it

@@ -8,7 +8,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from tools.rig.builds import generations
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus
 from tools.rig.serve import model as models
-from tools.rig.serve import parser, planning, preflight, presets
+from tools.rig.serve import parser, planning, preflight, presets, variables
+from tools.rig.serve import record as records
 from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Parser
-from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.planning import Planned, Wish
 from tools.rig.steps import serve
 from tools.rig.steps.scene import Scene
@@ -138,6 +138,8 @@ def serve_tp2(
     planned = planning.plan(
         wish, known, ask.gpus(), folder, root, env=env, cwd=Path.cwd()
     )
+    # a name that cannot be a file's is told before anything is started
+    records.path_of(root, planned.plan.name)
     usage, problems = preflight.check(
         planned,
         folder,
@@ -151,7 +153,7 @@ def serve_tp2(
             console.say(f"  {line}")
     preflight.show(console, [*usage, *problems])
     if show:
-        return _shown(console, planned, [*usage, *problems])
+        return _shown(console, planned, known, usage, problems)
     preflight.refuse(usage, problems)
     return ask.start(
         console, planned.plan, root, foreground=foreground, timeout=float(patience)
@@ -210,18 +212,32 @@ def _listed(console: Console) -> Shown:
     return Shown([preset.to_json() for preset in presets.known()])
 
 
-def _shown(console: Console, planned: Planned, problems: Sequence[Problem]) -> Shown:
-    plan: ServePlan = planned.plan
+def _shown(
+    console: Console,
+    planned: Planned,
+    known: Parser,
+    usage: Sequence[Problem],
+    problems: Sequence[Problem],
+) -> Shown:
+    plan = planned.plan
     for line in plan.lines():
         console.say(f"  {line}")
     for key, value in sorted(plan.env.items()):
         if key != "PATH":
             console.say(f"  variable: {key}={shlex.quote(value)}")
+    hunt = variables.for_debugging(known)
+    for key, what in hunt.items():
+        console.say(f"  for a hunt: {key}={what}")
+    every = [*usage, *problems]
+    data = {
+        "plan": plan.to_json(),
+        "problems": [asdict(problem) for problem in every],
+        "debug": hunt,
+    }
+    if any(problem.level == "error" for problem in usage):
+        return Shown(data, ExitCode.USAGE)
     bad = any(problem.level == "error" for problem in problems)
-    data = {"plan": plan.to_json(), "problems": [p.__dict__ for p in problems]}
-    usage = any(problem.level == "error" for problem in planned.usage)
-    code = ExitCode.USAGE if usage else ExitCode.CANNOT
-    return Shown(data, code if bad else ExitCode.OK)
+    return Shown(data, ExitCode.CANNOT if bad else ExitCode.OK)
 
 
 def _file(word: str) -> Path | None:
