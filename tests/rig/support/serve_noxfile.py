@@ -11,20 +11,23 @@ from pathlib import Path
 import nox
 
 
+ROOT = Path(__file__).parents[3]
+
+
 @nox.session(venv_backend="none")
 def serve(session: nox.Session) -> None:
     """Start a server; arguments go to the task."""
-    session.run(
-        sys.executable,
-        "-m",
-        "invoke",
-        "--search-root",
-        str(Path(__file__).parent),
-        "-c",
-        "serve_tasks",
-        *session.posargs,
-        external=True,
-        env={"RIG_PARENT": str(os.getpid())},
-        interrupt_timeout=30,
-        terminate_timeout=30,
-    )
+    words = ["--search-root", str(Path(__file__).parent), "-c", "serve_tasks"]
+    # nox goes where its file lies
+    with session.chdir(ROOT):
+        session.run(
+            sys.executable,
+            "-m",
+            "invoke",
+            *words,
+            *session.posargs,
+            external=True,
+            env={"RIG_PARENT": str(os.getpid())},
+            interrupt_timeout=30,
+            terminate_timeout=30,
+        )

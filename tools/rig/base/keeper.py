@@ -33,6 +33,11 @@ KILL_S = 3.0
 LOOK_S = 10.0
 """Seconds between two looks at the shared memory that the session holds."""
 
+LOADING_S, LOADING_LOOK_S = 300.0, 1.0
+"""So many seconds it looks more often: while a server loads, it makes its files."""
+
+STOPPING_LOOK_S = 0.2
+
 NOT_STARTED = 127
 _PARTIAL_S = 0.5
 _LONG = 1 << 16
@@ -52,7 +57,7 @@ class Keeper:
 
     def __init__(self, order: dict[str, Any], program: list[str]) -> None:
         self.order, self.program = order, program
-        self.own = os.getpid()
+        self.own, self.born = os.getpid(), time.monotonic()
         self.log = Log(order["log"], order["most"], order["kept"])
         self.lines = Lines(secrets_of(dict(os.environ), program))
         self.asked: list[int] = []
@@ -97,7 +102,8 @@ class Keeper:
             if len(self.asked) > told:
                 told = len(self.asked)
                 self._tell([self.child.pid], signal.SIGTERM)
-            if time.monotonic() - looked > LOOK_S:
+            # also while it stops: what it makes now it may not live to remove
+            if time.monotonic() - looked >= self._interval():
                 looked = time.monotonic()
                 self._note_shm()
             if self.patience is not None and time.monotonic() > self.patience:
@@ -112,9 +118,16 @@ class Keeper:
         self._write_end(code, orphans, killed, removed)
         return code if code >= 0 else 128 - code
 
+    def _interval(self) -> float:
+        """Return how many seconds may pass between two looks at shared memory."""
+        if self.asked:
+            return STOPPING_LOOK_S
+        young = time.monotonic() - self.born < LOADING_S
+        return LOADING_LOOK_S if young else LOOK_S
+
     def _limit(self) -> float:
         """Return how many seconds nothing need be done if nothing happens."""
-        limit = _PARTIAL_S if self.lines.rest else LOOK_S
+        limit = min(_PARTIAL_S if self.lines.rest else LOOK_S, self._interval())
         if self.patience is None:
             return limit
         return min(limit, max(0.05, self.patience - time.monotonic()))
@@ -168,6 +181,7 @@ class Keeper:
                     killed.update(others)
                 if time.monotonic() >= deadline:
                     break
+                self._note_shm()
                 self._turn(0.05)
         return sorted(killed)
 

@@ -211,6 +211,8 @@ def _kill(record: ServerRecord) -> list[int]:
 def _left(record: ServerRecord) -> list[Member]:
     left = members.of(record)
     record.members = sorted({*record.members, *(m.identity for m in left)})
+    # what they make while they end they may not live to remove
+    record.shm.update(shared_memory.mapped(m.pid for m in left))
     return left
 
 
