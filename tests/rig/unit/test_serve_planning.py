@@ -295,10 +295,12 @@ def test_a_preset_is_no_longer_than_the_model(desk: Desk) -> None:
 
 def test_a_preset_in_an_older_vllm(desk: Desk) -> None:
     """What an older vLLM does not have of a preset is left out, or done otherwise."""
-    gone = ("language_model_only", "enable_prefix_caching")
+    gone = ("language_model_only", "enable_prefix_caching", "shutdown_timeout")
     kept = tuple(option for option in FORK.options if option.dest not in gone)
     older = replace(FORK, options=kept)
-    planned = desk.plan(parser=older, preset="text-only,long-context")
+    planned = desk.plan(parser=older, preset="text-only,long-context", drain_s=9)
+    assert planned.plan.drain_s == 0
+    assert any("aborts requests" in note for note in planned.plan.notes)
     assert '--limit-mm-per-prompt {"image": 0, "video": 0}' in words(planned)
     left = [note for note in planned.plan.notes if note.startswith("left out")]
     assert "--enable-prefix-caching of the preset long-context" in left[0]

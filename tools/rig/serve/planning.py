@@ -128,6 +128,8 @@ def plan(
     ]
     notes += [note for _, some in by_preset for note in some]
     notes += _about(rest)
+    if wish.drain_s and not parser.has("--shutdown-timeout"):
+        notes.append(f"vLLM {parser.version} aborts requests when it is stopped")
     host = _value(options, "host", wish.host)
     port = _number(_value(options, "port", str(wish.port)), wish.port)
     if not 0 < port < 65536:
