@@ -23,6 +23,7 @@ from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.unit_check import Checked
 from tools.rig.serve.units import Launcher, Units, Wish
 
+_PATHS = ("model", "environment", "api_key_file", "source")
 _PASSED_ON = ("ONECAT_", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
 
 
@@ -60,6 +61,34 @@ def launcher(folder: Path, python: str = sys.executable) -> Launcher:
     """
     words = (python, "-m", "invoke", "--search-root", os.fspath(folder))
     return Launcher(words, folder)
+
+
+def typed(values: Mapping[str, object], folder: Path | None = None) -> list[str]:
+    """Return options as they could be typed again, from anywhere.
+
+    Parameters
+    ----------
+    values
+        By name; None, False and empty words were not given, and a list was typed
+        several times.
+    folder
+        What relative paths are meant from; our own folder when None.
+    """
+    words: list[str] = []
+    for name, value in values.items():
+        several = value if isinstance(value, (list, tuple)) else [value]
+        for one in several:
+            if one in (None, "", False):
+                continue
+            words.append(f"--{name.replace('_', '-')}")
+            if one is True:
+                continue
+            is_path = isinstance(one, Path) or name in _PATHS
+            at = (
+                (folder or Path.cwd()) / Path(str(one)).expanduser() if is_path else one
+            )
+            words.append(os.path.normpath(str(at)) if is_path else str(at))
+    return words
 
 
 def serve_unit(

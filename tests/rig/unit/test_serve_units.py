@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""The text of units, and the step that writes them."""
+
+from __future__ import annotations
+
+import io
+import os
+import pwd
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rig.support.unit_plans import HOSTILE, PLAN
+from tools.rig.base.console import Console
+from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.base.state import StateRoot
+from tools.rig.host.systemd import Systemd
+from tools.rig.serve import hardening, unit_text, units
+from tools.rig.serve.hardening import Sandbox
+from tools.rig.serve.unit_check import Checked
+from tools.rig.serve.units import Launcher, Wish
+from tools.rig.steps import serve_unit as step
+
+START = Launcher(("/opt/python", "-m", "invoke"), Path("/opt/checkout"))
+ROOT = Path("/srv/state")
+WISH = Wish(PLAN, START, ("--model", "/srv/models/qwen", "--tp", "2"), ROOT, "llm")
+TASKS = "/opt/python -m invoke"
+
+
+def lines(wish: Wish, kind: str = "qwen.service") -> list[str]:
+    """Return the lines of one of the files."""
+    return units.plan(wish).files[f"rig-{kind}"].splitlines()
+
+
+def test_service() -> None:
+    """The service runs the task in the foreground, as its user, and not for ever."""
+    text = lines(replace(WISH, extra=("--max-model-len", "4096")))
+    command = f"ExecStart={TASKS} serve-tp2 --model /srv/models/qwen --tp 2"
+    assert f'{command} --foreground "--" --max-model-len 4096' in text
+    assert {"User=llm", "Restart=on-failure", "KillMode=mixed"} <= {*text}
+    assert {"StartLimitBurst=5", "StartLimitIntervalSec=9075"} <= {*text}
+    assert "RestartPreventExitStatus=2 3" in text
+    assert "WantedBy=multi-user.target" in text
+
+
+@pytest.mark.parametrize("drain", [0, 60, 600])
+def test_stop_waits_longer_than_the_drain(drain: int) -> None:
+    """Systemd kills nothing that still lets requests finish."""
+    text = lines(replace(WISH, plan=replace(PLAN, drain_s=drain)))
+    found = next(line for line in text if line.startswith("TimeoutStopSec="))
+    assert int(found.split("=")[1]) >= drain + 31
+
+
+def test_look() -> None:
+    """The look runs as the server's user; what may follow it restarts a running one."""
+    text = lines(WISH, "qwen-look.service")
+    assert f"ExecCondition={TASKS} serve-unit --look --name qwen" in text
+    control = "systemctl --no-block try-restart rig-qwen.service"
+    assert f"ExecStart=+/usr/bin/env {control}" in text
+    assert "User=llm" in text
+    assert "OnUnitInactiveSec=5min" in lines(WISH, "qwen-look.timer")
+
+
+def test_units_of_a_user() -> None:
+    """A user's own units name no user and ask for nothing that is the system's."""
+    wish = replace(WISH, user=True, run_as="")
+    text = [*lines(wish), *lines(wish, "qwen-look.service")]
+    begins = ("User=", "IPAddress", "Device", "TemporaryFileSystem=", "After=network")
+    assert not [line for line in text if line.startswith(begins)]
+    assert "PrivateUsers=yes" in text
+    assert "WantedBy=default.target" in text
+    again = "systemctl --user --no-block try-restart rig-qwen.service"
+    assert f"ExecStart=/usr/bin/env {again}" in text
+
+
+def test_packets_stay_here() -> None:
+    """A server that listens on this machine alone reaches nobody else either."""
+    here = lines(WISH)
+    assert {"IPAddressDeny=any", "Environment=NCCL_SOCKET_IFNAME=lo"} <= {*here}
+    open_ = lines(replace(WISH, plan=replace(PLAN, host="0.0.0.0")))
+    assert not [line for line in open_ if "IPAddress" in line or "IFNAME" in line]
+    after = next(line for line in open_ if line.startswith("After="))
+    assert "network-online.target" in after
+
+
+def test_devices() -> None:
+    """Cards stay reachable, and without cards no device is."""
+    assert "DeviceAllow=char-nvidia* rw" in lines(WISH)
+    bare = lines(replace(WISH, plan=replace(PLAN, cards=())))
+    assert "DevicePolicy=closed" in bare
+    assert not [line for line in bare if "nvidia" in line]
+
+
+def test_steps_of_the_back_off() -> None:
+    """A systemd that can wait longer each time is told to; an older one is not."""
+    assert "RestartSteps=4" in lines(replace(WISH, systemd=254))
+    assert "RestartSteps=4" not in lines(replace(WISH, systemd=252))
+    assert "RestartSteps=4" not in lines(WISH)
+
+
+def test_variables_of_the_plan_win() -> None:
+    """What the plan sets itself is not set by the unit as well."""
+    plan = replace(PLAN, env={"VLLM_CACHE_ROOT": "/fast"})
+    text = "\n".join(lines(replace(WISH, plan=plan, env={"ONECAT_SOURCE": "/a b%"})))
+    assert "VLLM_CACHE_ROOT" not in text
+    assert 'Environment="ONECAT_SOURCE=/a b%%"' in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"extra": ("--api-key", "sesame")}, UsageError, "secret"),
+        ({"env": {"ONECAT_TOKEN": "sesame"}}, UsageError, "secret"),
+        ({"run_as": "root"}, UsageError, "root"),
+        ({"run_as": ""}, UsageError, "root"),
+        ({"systemd": 239}, CannotError, "too old"),
+        ({"plan": replace(PLAN, port=80)}, UsageError, "port 80"),
+        ({"options": ("--model", "/a\nb")}, UsageError, "line break"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], kind: type[Exception], words: str) -> None:
+    """What would be unsafe, or would not work, is not written."""
+    with pytest.raises(kind, match=words):
+        units.plan(replace(WISH, **changes))
+
+
+def test_names() -> None:
+    """Names become names of units, and two that differ stay apart."""
+    assert units.unit_name("qwen-2.5") == "rig-qwen-2.5"
+    odd = {units.unit_name(name) for name in ("a b", "a/b", "a%b", "x" * 300)}
+    assert len(odd) == 4
+    assert all(len(name) < 120 and "%" not in name for name in odd)
+
+
+def test_words_of_a_unit() -> None:
+    """Words are quoted by systemd's rules (systemd.service(5), systemd.syntax(7))."""
+    assert hardening.word("plain-word_1.2/x") == "plain-word_1.2/x"
+    assert hardening.word('a "b" \\ %h') == '"a \\"b\\" \\\\ %%h"'
+    assert hardening.word("$HOME", command=True) == '"$$HOME"'
+    assert hardening.word("$HOME") == '"$HOME"'
+    assert hardening.word(";") == '";"'
+    assert hardening.word("") == '""'
+    assert hardening.word("é\t\udcff") == '"é\\x09\\xff"'
+
+
+def test_program_that_systemd_would_not_take() -> None:
+    """A path with quotes or a dollar is handed to env, which takes all."""
+    assert hardening.command(["/a b/python", "$x"]) == '"/a b/python" "$$x"'
+    assert hardening.command(["/a$/p", "x"]) == '/usr/bin/env "/a$$/p" x'
+
+
+def test_tmp_stays_where_it_is_needed() -> None:
+    """A unit whose files lie in /tmp keeps the machine's own."""
+    assert "PrivateTmp=yes" in Sandbox().lines()
+    assert "PrivateTmp=yes" not in Sandbox(read=(Path("/tmp/model"),)).lines()
+
+
+class Machine:
+    """A machine with a systemd, and an analyser that finds what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.systemd = Systemd(True, 252)
+        self.checked = Checked((), {"rig-qwen.service": 2.4})
+        self.stream = io.StringIO()
+        self.read: list[Path] = []
+
+    def check(self, files: Sequence[Path], *, user: bool, limit: float) -> Checked:
+        """Stand for the analyser."""
+        self.read = [*files]
+        assert limit == hardening.LIMIT
+        return self.checked
+
+    def write(self, **more: Any) -> step.Written:
+        """Run the step."""
+        given: dict[str, Any] = {
+            "run_as": pwd.getpwuid(65534).pw_name,
+            "env": {"ONECAT_SOURCE": "/x", "HOME": "/h", "HF_TOKEN": "hf_x"},
+            **more,
+        }
+        return step.serve_unit(
+            Console(self.stream, {}),
+            PLAN,
+            StateRoot(self.folder / "root"),
+            ["--model", "/srv/models/qwen"],
+            start=START,
+            ask=lambda: self.systemd,
+            check=self.check,
+            **given,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Return a machine with systemd."""
+    return Machine(tmp_path)
+
+
+def test_files_are_written_and_read(machine: Machine) -> None:
+    """The files lie in the state root, and the analyser gets them before people do."""
+    done = machine.write()
+    assert [Path(f) for f in done.files] == machine.read
+    assert Path(done.folder) == machine.folder / "root/units/rig-qwen"
+    text = Path(done.files[0]).read_text()
+    assert "ONECAT_SOURCE=/x" in text
+    assert "hf_x" not in text
+    assert "--name qwen" in text
+    assert done.exit_code == ExitCode.OK
+    assert done.to_json()["exposure"] == {"rig-qwen.service": 2.4}
+    assert "exposure 2.4" in machine.stream.getvalue()
+    assert any("/etc/systemd/system/" in line for line in done.install)
+
+
+def test_problems_are_a_failure(machine: Machine) -> None:
+    """What the analyser finds wrong is told, and the step fails."""
+    machine.checked = Checked(("rig-qwen.service:3: nonsense",), {}, "no exposure")
+    done = machine.write()
+    assert done.exit_code == ExitCode.FAILED
+    assert "nonsense" in machine.stream.getvalue()
+    assert "no exposure" in machine.stream.getvalue()
+
+
+def test_user_without_namespaces(machine: Machine) -> None:
+    """Where users make no namespaces their units do without, and exposure is no fault.
+
+    For another machine they are written as they should be.
+    """
+    machine.systemd = Systemd(True, 252, "kernel/x is 0")
+    machine.checked = Checked(("rig-qwen.service: exposure 6.5, above 4.0",), {})
+    done = machine.write(user=True)
+    assert done.problems == ()
+    assert "PrivateUsers" not in Path(done.files[0]).read_text()
+    assert done.install[0].startswith("install ")
+    machine.systemd = Systemd(False, None, "kernel/x is 0")
+    there = machine.write(user=True, output=machine.folder / "out")
+    assert "PrivateUsers=yes" in Path(there.files[0]).read_text()
+
+
+def test_without_systemd(machine: Machine) -> None:
+    """Where systemd does not run the machine, other ways are told."""
+    machine.systemd = Systemd(False, 252)
+    with pytest.raises(CannotError) as told:
+        machine.write()
+    said = "\n".join(told.value.lines())
+    assert (
+        f"{TASKS} serve-tp2 --model /srv/models/qwen --name qwen --foreground" in said
+    )
+    assert "105 s" in said
+    assert "@reboot" in said
+
+
+def test_cron_has_its_own_percent(machine: Machine) -> None:
+    """Cron ends a command at a percent sign, so it is escaped there."""
+    told = step.instead(PLAN, START, ["--model", "/a%b", "--name=x"])
+    assert any("@reboot" in line and "/a\\%b" in line for line in told)
+    assert not any("--name qwen --name" in line for line in told)
+
+
+def test_whose_processes_they_are(machine: Machine) -> None:
+    """They are those of the state root's owner, or of a user that there is."""
+    with pytest.raises(UsageError, match="no user"):
+        machine.write(run_as="nobody-of-that-name")
+    (machine.folder / "root").mkdir()
+    os.chown(machine.folder / "root", os.getuid(), -1)
+    if os.getuid() == 0:
+        with pytest.raises(UsageError, match="root"):
+            machine.write(run_as="")
+    else:
+        assert machine.write(run_as="").exit_code == ExitCode.OK
+
+
+def test_options_are_typed_again(tmp_path: Path) -> None:
+    """Options become words that mean the same from any folder."""
+    given = {
+        "model": "m/../qwen",
+        "tp": "2",
+        "insecure": True,
+        "text_only": False,
+        "preset": ["a", "b"],
+        "api_key_file": None,
+    }
+    assert step.typed(given, tmp_path) == [
+        *("--model", f"{tmp_path}/qwen", "--tp", "2", "--insecure"),
+        *("--preset", "a", "--preset", "b"),
+    ]
+
+
+def test_launcher() -> None:
+    """Tasks are called by an interpreter, wherever one stands."""
+    made = step.launcher(Path("/c"), "/p")
+    assert made.argv == ("/p", "-m", "invoke", "--search-root", "/c")
+
+
+def test_description_holds_no_specifier() -> None:
+    """A name with a percent sign stays a name in the description."""
+    text = unit_text.service(replace(WISH, plan=replace(PLAN, name=HOSTILE)))
+    assert "%%h" in next(li for li in text.splitlines() if li.startswith("Description"))
