@@ -73,6 +73,49 @@ def test_memory_decides(machine: Machine, file: Path) -> None:
     assert machine.loads == 1
 
 
+class TestSeveralBuilds:
+    """Builds take turns."""
+
+    def test_small_beside_big(self, machine: Machine, file: Path) -> None:
+        """The short compiles of one do not wait for all long ones of another."""
+        one = desk(machine, cores=2, budget=2000 * MIB)
+        for line in range(4):
+            one.ask(line, ask(file, f"big{line}.o", build="a"), 0.0)
+        assert one.decide(0.0) == [0, 1]
+        one.ask(10, ask(file, "small0.o"), 1.0)
+        one.ask(11, ask(file, "small1.o"), 1.0)
+        assert one.decide(1.0) == []
+        one.end(0, {"code": 0})
+        assert one.decide(20.0) == [10]
+        one.end(10, {"code": 0})
+        assert one.decide(30.0) == [11]
+
+    def test_room_is_kept(self, machine: Machine, file: Path) -> None:
+        """A build of which nothing runs is not passed by with smaller ones."""
+        one = desk(machine, budget=620 * MIB)
+        for line in range(4):
+            one.ask(line, ask(file, f"small{line}.o", build="a"), 0.0)
+        assert len(one.decide(0.0)) >= 3
+        one.ask(9, ask(file, "small4.o", build="a"), 1.0)
+        one.ask(10, ask(file, "big0.o"), 1.0)
+        for line in list(one.compiles)[:4]:
+            if one.compiles[line].running:
+                one.end(line, {"code": 0})
+        started = one.decide(2.0)
+        assert started[0] == 10
+
+    def test_cap_of_one(self, machine: Machine, file: Path) -> None:
+        """A build that may run no more leaves the room to the other."""
+        one = desk(machine)
+        for line in range(3):
+            one.ask(line, ask(file, f"small{line}.o", build="a", cap=1), 0.0)
+        for line in range(10, 13):
+            one.ask(line, ask(file, f"small{line - 7}.o"), 0.0)
+        started = one.decide(0.0)
+        assert len([line for line in started if line < 10]) == 1
+        assert len([line for line in started if line >= 10]) == 3
+
+
 def test_one_always_runs(machine: Machine, file: Path) -> None:
     """A compile that is larger than the budget runs alone."""
     one = desk(machine, budget=10 * MIB)
@@ -168,7 +211,8 @@ def test_many_wait(machine: Machine, file: Path) -> None:
     """Of hundreds, long ones start, and a small one in the gap they leave."""
     one = desk(machine, budget=820 * MIB)
     for line in range(300):
-        one.ask(line, {"object": f"{line}.cpp.o", "kind": "cxx"}, float(line))
+        told = {"object": f"{line}.cpp.o", "kind": "cxx", "build": "b"}
+        one.ask(line, told, float(line))
     one.ask(500, ask(file, "small0.o"), 400.0)
     one.ask(501, ask(file, "big0.o"), 401.0)
     started = one.decide(500.0)

@@ -167,32 +167,46 @@ class Desk:
         return sum(one.held for one in self._running())
 
     def decide(self, now: float) -> list[int]:
-        """Return the connections whose compiles start now."""
+        """Return the connections whose compiles start now.
+
+        Builds take turns: the one with the fewest compiles comes first, or the short
+        ones of a small build would wait for all the long ones of a big one.
+        """
         started: list[int] = []
-        full: set[str] = set()
         while not any(one.kills >= _ALONE_AFTER for one in self._running()):
-            asking = [
-                (line, one.waiting())
-                for line, one in self.compiles.items()
-                if one.running is None and one.build not in full
-            ]
-            running = [one.running for one in self._running() if one.running]
-            chosen = policy.choose(
-                running, _pressing(asking), self.budget.bytes, self.cores
-            )
-            line_of = {id(asked): line for line, asked in asking}
-            refused = False
-            for line in (line_of[id(one)] for one in chosen):
-                one = self.compiles[line]
-                if one.cap and self._count(one.build) >= one.cap:
-                    full.add(one.build)
-                    refused = True
-                else:
-                    one.start(now)
-                    started.append(line)
-            if not refused:
+            turns = self._turns()
+            chosen = next(filter(None, (self._chosen(asking) for asking in turns)), [])
+            for line in chosen:
+                self.compiles[line].start(now)
+            started += chosen
+            if not chosen:
                 break
         return started
+
+    def _turns(self) -> list[list[int]]:
+        """Return who may start now, and who may when none of those does."""
+        count = {one.build: self._count(one.build) for one in self.compiles.values()}
+        free = [
+            line
+            for line, one in self.compiles.items()
+            if one.running is None and not (one.cap and count[one.build] >= one.cap)
+        ]
+        least = min((count[self.compiles[line].build] for line in free), default=0)
+        first = [ln for ln in free if count[self.compiles[ln].build] == least]
+        # a build of which nothing runs is not passed by: its turn comes as others end
+        return [first] if least == 0 or len(first) == len(free) else [first, free]
+
+    def _chosen(self, lines: Sequence[int]) -> list[int]:
+        """Return which of some compiles start: of several builds one, then we see."""
+        asking = [(line, self.compiles[line].waiting()) for line in lines]
+        running = [one.running for one in self._running() if one.running]
+        budget, cores = self.budget.bytes, self.cores
+        chosen = policy.choose(running, _pressing(asking), budget, cores)
+        line_of = {id(asked): line for line, asked in asking}
+        found = [line_of[id(one)] for one in chosen]
+        builds = {one.build for one in self.compiles.values() if one.running is None}
+        caps = [self.compiles[line].cap for line in found]
+        return found[:1] if len(builds) > 1 or any(caps) else found
 
     def status(self, now: float) -> dict[str, Any]:
         """Return everything that people want to see."""
