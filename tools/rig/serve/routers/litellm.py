@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """A configuration of LiteLLM's proxy: servers that run, chosen by the request's model.
 
-The prefix ``hosted_vllm/`` is LiteLLM's name for an OpenAI-compatible vLLM.
+The prefix ``hosted_vllm/`` is LiteLLM's name for an OpenAI-compatible vLLM. Version
+1.108 does not start without a master key, unless its settings permit that.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ ENVIRONMENT = {
 """Variables with which it asks nobody on the network when it starts."""
 
 READ_S = 3600
+
+_PERMIT = "dangerously_permit_weak_or_unset_master_key"
 
 
 def config(
@@ -52,8 +55,9 @@ def config(
         },
         "litellm_settings": {"request_timeout": read_s, "telemetry": False},
     }
-    if key:
-        data["general_settings"] = {"master_key": f"os.environ/{KEY}"}
+    data["general_settings"] = (
+        {"master_key": f"os.environ/{KEY}"} if key else {_PERMIT: True}
+    )
     head = ["Written by serve-router for LiteLLM's proxy."]
     wanted = sorted({one.key_variable for one in backends if one.api_key_file})
     wanted += [KEY] if key else []
