@@ -207,6 +207,8 @@ def test_files_are_written_and_read(machine: Machine) -> None:
     assert Path(done.folder) == machine.folder / "root/units/rig-qwen"
     text = Path(done.files[0]).read_text()
     assert "ONECAT_SOURCE=/x" in text
+    assert f"ONECAT_LOCAL_ROOT={machine.folder / 'root'}" in text
+    assert any("must be able to write there" in note for note in done.notes)
     assert "hf_x" not in text
     assert "--name qwen" in text
     assert done.exit_code == ExitCode.OK
@@ -235,6 +237,7 @@ def test_user_without_namespaces(machine: Machine) -> None:
     assert done.problems == ()
     assert "PrivateUsers" not in Path(done.files[0]).read_text()
     assert done.install[0].startswith("install ")
+    assert not any("must be able" in note for note in done.notes)
     machine.systemd = Systemd(False, None, "kernel/x is 0")
     there = machine.write(user=True, output=machine.folder / "out")
     assert "PrivateUsers=yes" in Path(there.files[0]).read_text()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -150,17 +151,18 @@ def serve_unit(
             details=instead(plan, start, options, extra),
             hint="--output FOLDER writes the units for another machine",
         )
+    who = "" if user else _user(root, run_as)
     made = units.plan(
         Wish(
             plan=plan,
             launcher=start,
             options=(*_named(options, plan.name),),
             root=root.path,
-            run_as="" if user else _user(root, run_as),
+            run_as=who,
             user=user,
             namespaces=not (user and found.booted and found.no_namespaces),
             extra=(*extra,),
-            env={k: v for k, v in env.items() if k.startswith(_PASSED_ON)},
+            env=_passed_on(env, root),
             ready_s=ready_s,
             systemd=found.version if found.booted else None,
         )
@@ -176,7 +178,7 @@ def serve_unit(
         exposure=judged.exposure,
         problems=_counted(judged, user and bool(found.no_namespaces)),
         unknown=judged.unknown,
-        notes=made.notes,
+        notes=(*made.notes, *_owner_note(root, who)),
         install=tuple(install(made, folder, user=user)),
     )
     _show(console, done)
@@ -239,6 +241,21 @@ def _user(root: StateRoot, named: str) -> str:
         raise UsageError(
             f"whose {place} is cannot be told", hint="--run-as USER"
         ) from None
+
+
+def _passed_on(env: Mapping[str, str], root: StateRoot) -> dict[str, str]:
+    """Return the variables that the tasks need; another user remembers no root."""
+    given = {k: v for k, v in env.items() if k.startswith(_PASSED_ON)}
+    return {**given, "ONECAT_LOCAL_ROOT": os.fspath(root.path)}
+
+
+def _owner_note(root: StateRoot, run_as: str) -> list[str]:
+    """Return what is to be said where the server could not write its state."""
+    with contextlib.suppress(KeyError, OSError):
+        owner = pwd.getpwuid(root.path.stat().st_uid).pw_name
+        if run_as and owner != run_as:
+            return [f"{root.path} is {owner}'s: {run_as} must be able to write there"]
+    return []
 
 
 def _counted(judged: Checked, opened: bool) -> tuple[str, ...]:
