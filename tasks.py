@@ -40,6 +40,9 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
         program.core.unparsed = typed.words_as_flags(
             program.core.unparsed, "diagnose", "--log", ("--log", "-l", "--lang", "-a")
         )
+        program.core.unparsed = typed.rest_as_flag(
+            program.core.unparsed, program.argv, ("serve-tp2", "serve-unit"), "--rest"
+        )
         try:
             parse(program)
         except ParseError as exc:
@@ -345,6 +348,267 @@ def bundle(
     )
 
 
+_SERVER = {
+    "model": "the model's folder",
+    "tp": "cards that share each layer (default: 2)",
+    "pp": "stages of layers",
+    "preset": "names with commas; alone: list them",
+    "environment": "any folder with bin/python and vLLM (default: the build in force)",
+    "host": "address (default: 127.0.0.1)",
+    "port": "default: 8000",
+    "name": "default: the model's",
+    "served_name": "name for clients",
+    "cards": "indexes with commas (default: free ones joined by NVLink)",
+    "api_key_file": "file with the key",
+    "insecure": "another address without a key",
+    "drain": "seconds for running requests when it stops",
+    "timeout": "seconds until ready",
+    "rest": "words for vLLM; better behind --",
+}
+
+
+def _typed(given: dict[str, Any], *also: str) -> dict[str, Any]:
+    """Return a server's options out of a task's arguments."""
+    names = [name for name in (*_SERVER, *also) if name != "rest"]
+    found = {name: given[name] for name in names if name in given}
+    # a flag whose value is left out is True
+    return {k: "list" if k == "preset" and v is True else v for k, v in found.items()}
+
+
+@task(
+    help=_help(
+        "json",
+        "profile",
+        model="the model's folder",
+        tp="cards that share each layer (default: 2)",
+        pp="stages of layers",
+        memory="GiB of one card (default: the smallest here)",
+        utilisation="share of a card for vLLM (default: 0.92)",
+        max_len="context that must fit",
+        kv_cache_dtype="type of the cache (default: two are compared)",
+        speculative="tokens predicted ahead",
+        eager="without CUDA graphs",
+        text_only="without vision",
+    )
+)
+def capacity(
+    c: Context,
+    model: str,
+    json: bool = False,
+    profile: str = "",
+    tp: str = "",
+    pp: str = "",
+    memory: str = "",
+    utilisation: str = "",
+    max_len: str = "",
+    kv_cache_dtype: str = "",
+    speculative: str = "",
+    eager: bool = False,
+    text_only: bool = False,
+) -> None:
+    """Tell whether a model fits on cards, and how much context, from its headers."""
+    words = {k: v for k, v in locals().items() if k not in ("c", "json", "model")}
+    cache, its = words.pop("kv_cache_dtype"), words.pop("profile")
+    _do(lambda console: _serving().capacity(console, model, cache, its, **words), json)
+
+
+@task(
+    name="serve-tp2",
+    optional=["preset"],
+    help=_help(
+        "json",
+        "profile",
+        "source",
+        foreground="stay; Ctrl-C stops it",
+        show="show the plan, start nothing",
+        **_SERVER,
+    ),
+)
+def serve_tp2(
+    c: Context,
+    model: str = "",
+    tp: str = "",
+    pp: str = "",
+    preset: str = "",
+    environment: str = "",
+    host: str = "",
+    port: str = "",
+    name: str = "",
+    served_name: str = "",
+    cards: str = "",
+    api_key_file: str = "",
+    insecure: bool = False,
+    drain: str = "",
+    timeout: str = "",
+    foreground: bool = False,
+    show: bool = False,
+    rest: str = "",
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+) -> None:
+    """Start an OpenAI-compatible server; return when a token has come out of it."""
+    typed, cli = _typed(locals(), "foreground", "show"), _cli(locals())
+    _do(lambda console: _serving().serve_tp2(console, typed, rest, **cli), json)
+
+
+@task(
+    name="serve-status",
+    help=_help(
+        "json",
+        name="one server (default: all)",
+        no_probe="read counters only; have no token made",
+        watch="look again every so many seconds",
+    ),
+)
+def serve_status(
+    c: Context,
+    name: str = "",
+    no_probe: bool = False,
+    watch: str = "",
+    json: bool = False,
+) -> None:
+    """Say how each server is: ready, draining, degraded, hung or dead, and why."""
+    _do(lambda console: _serving().serve_status(console, name, no_probe, watch), json)
+
+
+@task(
+    name="serve-stop",
+    help=_help(
+        "json",
+        name="which (default: the only one)",
+        drain="seconds that running requests get",
+    ),
+)
+def serve_stop(c: Context, name: str = "", drain: str = "", json: bool = False) -> None:
+    """Stop a server's whole tree, and see that each card's memory is back."""
+    _do(lambda console: _serving().serve_stop(console, name, drain), json)
+
+
+@task(
+    name="serve-logs",
+    help={
+        "name": "which (default: the only one)",
+        "follow": "go on until the server ends",
+        "lines": "how many of the end",
+    },
+)
+def serve_logs(
+    c: Context, name: str = "", follow: bool = False, lines: str = ""
+) -> None:
+    """Print the end of a server's log."""
+    _do(lambda console: _serving().serve_logs(console, name, follow, lines))
+
+
+@task(
+    name="serve-unit",
+    optional=["preset"],
+    help=_help(
+        "json",
+        "profile",
+        "source",
+        look="what the timer calls: 0 when the server must be restarted",
+        user="for the user's own systemd",
+        run_as="whose processes they are (default: who owns the state root)",
+        output="folder for the files (default: one in the state root)",
+        **_SERVER,
+    ),
+)
+def serve_unit(
+    c: Context,
+    model: str = "",
+    tp: str = "",
+    pp: str = "",
+    preset: str = "",
+    environment: str = "",
+    host: str = "",
+    port: str = "",
+    name: str = "",
+    served_name: str = "",
+    cards: str = "",
+    api_key_file: str = "",
+    insecure: bool = False,
+    drain: str = "",
+    timeout: str = "",
+    rest: str = "",
+    look: bool = False,
+    user: bool = False,
+    run_as: str = "",
+    output: str = "",
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+) -> None:
+    """Write systemd units for a server, and a timer that restarts it when it hangs."""
+    typed, cli = _typed(locals()), _cli(locals())
+    how = {"look": look, "user": user, "run_as": run_as, "output": output}
+    _do(lambda console: _serving().serve_unit(console, typed, rest, **how, **cli), json)
+
+
+@task(
+    name="serve-router",
+    iterable=["server", "model"],
+    help=_help(
+        "json",
+        "profile",
+        "source",
+        kind="llama-swap, litellm or nginx",
+        server="a server that runs (repeatable; default: all)",
+        model="a model's folder, for llama-swap (repeatable)",
+        environment=_SERVER["environment"],
+        name="names the files",
+        host=_SERVER["host"],
+        port="default: 8080",
+        api_key_file="file with the key that clients send",
+        insecure="another address without a key",
+        certificate="for TLS, with nginx",
+        certificate_key="for TLS, with nginx",
+        memory="GiB of a card, to share it among models",
+        idle="seconds after which llama-swap unloads a model",
+        output="folder for the files (default: one in the state root)",
+    ),
+)
+def serve_router(
+    c: Context,
+    kind: str,
+    server: list[str],
+    model: list[str],
+    environment: str = "",
+    name: str = "",
+    host: str = "",
+    port: str = "",
+    api_key_file: str = "",
+    insecure: bool = False,
+    certificate: str = "",
+    certificate_key: str = "",
+    memory: str = "",
+    idle: str = "",
+    output: str = "",
+    json: bool = False,
+    profile: str = "",
+    source: str = "",
+) -> None:
+    """Put several servers behind one endpoint: llama-swap, LiteLLM or nginx."""
+    typed, cli = dict(locals()), _cli(locals())
+    words = (kind, server, model, typed)
+    _do(
+        lambda console: _serving().serve_router(console, *words, output=output, **cli),
+        json,
+    )
+
+
+def _cli(given: dict[str, Any]) -> dict[str, str]:
+    """Return what says which checkout a task is about."""
+    return {name: given[name] for name in ("profile", "source")}
+
+
+def _serving() -> Any:
+    """Import what tasks about servers do; listing tasks imports nothing."""
+    from tools.rig.steps import serving
+
+    return serving
+
+
 namespace = Collection(
     doctor,
     cuda_toolkit,
@@ -360,6 +624,13 @@ namespace = Collection(
     activate,
     rollback,
     report,
+    capacity,
+    serve_tp2,
+    serve_status,
+    serve_stop,
+    serve_logs,
+    serve_unit,
+    serve_router,
     diagnose,
     bundle,
 )

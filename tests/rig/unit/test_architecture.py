@@ -111,7 +111,9 @@ def test_tasks_are_thin() -> None:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno < MOST_LINES_OF_A_TASK, node.name
+            # options are declared one a line, and are no work
+            lines = node.end_lineno - node.body[0].lineno
+            assert lines < MOST_LINES_OF_A_TASK, node.name
             assert not [
                 n for n in ast.walk(node) if isinstance(n, (ast.For, ast.While))
             ]

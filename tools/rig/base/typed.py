@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Collection, Mapping
 
@@ -14,7 +15,8 @@ SHARED = frozenset({"source", "profile"})
 
 _TASK = re.compile(
     r"\binvoke (?P<task>doctor|cuda-toolkit|shim-glibc|git-safe|venv-local|plan"
-    r"|build-sm70|in-use|verify|install-wheel|activate|rollback|builds|report)\b(?P<rest>[^&|;]*)"
+    r"|build-sm70|in-use|verify|install-wheel|activate|rollback|builds|report"
+    r"|capacity|serve-tp2|serve-unit|serve-router)\b(?P<rest>[^&|;]*)"
 )
 _MARK = re.compile(r".*?hint: |\s*\$ ")
 _INVOKE = re.compile(r"\binvoke (?=[a-z][a-z0-9-]*\b)")
@@ -56,6 +58,25 @@ def words_as_flags(
         out.append(f"{flag}={word}" if plain and not is_value else word)
         is_value = word in with_value
     return out
+
+
+def rest_as_flag(
+    words: list[str], argv: list[str], tasks: Collection[str], flag: str
+) -> list[str]:
+    """Turn the words behind ``--`` into one flag, as a JSON list: Invoke joins them.
+
+    Parameters
+    ----------
+    words
+        The command line as Invoke has split it.
+    argv
+        The command line as it was typed.
+    tasks, flag
+        The tasks that take them, and the flag that they become.
+    """
+    if "--" not in argv or not any(word in tasks for word in words):
+        return words
+    return [*words, f"{flag}={json.dumps(argv[argv.index('--') + 1 :])}"]
 
 
 def hint(line: str, runner: str, flags: Mapping[str, str]) -> str:

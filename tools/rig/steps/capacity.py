@@ -70,6 +70,7 @@ def options_for(
     speculative: str = "",
     eager: bool = False,
     text_only: bool = False,
+    upstream: bool = False,
     gpus: Callable[[], Gpus] = gpu.read,
 ) -> Options:
     """Return the options for cards as people type them; empty words are defaults.
@@ -83,6 +84,8 @@ def options_for(
         As :class:`Options`.
     text_only
         Whether what reads pictures and sound is left out.
+    upstream
+        Whether a release of vLLM is to serve, and not the fork.
     gpus
         What reads this machine's cards.
 
@@ -100,6 +103,7 @@ def options_for(
         max_len=_whole("max-len", max_len, 0),
         speculative=_whole("speculative", speculative, 0),
         eager=eager,
+        upstream=upstream,
         vision=not text_only,
     )
 

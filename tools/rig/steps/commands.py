@@ -83,7 +83,7 @@ def toolkit(console: Console, **cli: str) -> Any:
     """Find or bring a toolkit and compiler."""
     from tools.rig.steps import toolkit as step
 
-    found = _scene(console, cli, python=False)
+    found = scene(console, cli, python=False)
     plan = step.plan(found.settings, found.profile, found.root, found.env)
     return step.act(console, plan, found.settings, found.profile, found.root, found.env)
 
@@ -93,7 +93,7 @@ def shim(console: Console, **cli: str) -> Any:
     from tools.rig.steps import shim as step
     from tools.rig.steps import toolkit as chain
 
-    found = _scene(console, cli, python=False)
+    found = scene(console, cli, python=False)
     plan = chain.plan(found.settings, found.profile, found.root, found.env)
     if plan.toolkit is None:
         raise CannotError(
@@ -110,7 +110,7 @@ def git_safe(console: Console, **cli: str) -> Any:
     """Probe git on the checkout, and make a private configuration where needed."""
     from tools.rig.steps import git_safe as step
 
-    found = _scene(console, cli, python=False)
+    found = scene(console, cli, python=False)
     folder = found.root.make(found.root.shims)
     places = [found.checkout, found.deps]
     return _plain(step.git_safe(console, places, found.env, folder, found.mirrors))
@@ -120,7 +120,7 @@ def venv(console: Console, **cli: str) -> Any:
     """Choose the place, make the environment and link it."""
     from tools.rig.steps import venv as step
 
-    found = _scene(console, cli)
+    found = scene(console, cli)
     for line in found.placing.lines():
         console.say(f"  {line}")
     return step.guarded(console, found)
@@ -130,7 +130,7 @@ def plan(console: Console, wheel_only: bool, **cli: str) -> Any:
     """Print what a build would do."""
     from tools.rig.steps import plan as step
 
-    found = _scene(console, cli, lay_out=False)
+    found = scene(console, cli, lay_out=False)
     made = step.preview(console, found, wheel_only=wheel_only)
     for line in (*found.placing.lines(), *made.lines()):
         console.say(line)
@@ -141,7 +141,7 @@ def build(console: Console, wheel_only: bool, when_free: bool, **cli: str) -> An
     """Build, verify, switch on and record."""
     from tools.rig.steps import build as step
 
-    found = _scene(console, cli)
+    found = scene(console, cli)
     return step.build(console, found, wheel_only=wheel_only, when_free=when_free)
 
 
@@ -151,7 +151,7 @@ def activate(
     """Bring a kept build into force; the previous one when none is named."""
     from tools.rig.steps import activate as step
 
-    found = linked.with_builds(_scene(console, cli, lay_out=False, python=False))
+    found = linked.with_builds(scene(console, cli, lay_out=False, python=False))
     wish = Wish(when_free, bool(found.settings.force), any_commit)
     return step.activate(console, found, name, wish)
 
@@ -160,7 +160,7 @@ def in_use(console: Console, **cli: str) -> Any:
     """Say who uses the environment; with people watching, exit 4 says it too."""
     from tools.rig.steps import in_use as step
 
-    found = _scene(console, cli, lay_out=False, python=False)
+    found = scene(console, cli, lay_out=False, python=False)
     places = {found.environment: found.checkout}
     for other in linked.of_scene(found):
         places.setdefault(other.environment, other.checkout)
@@ -183,7 +183,7 @@ def verify(console: Console, **cli: str) -> Any:
     from tools.rig.steps import toolkit as chain
     from tools.rig.steps import verify as step
 
-    found = _scene(console, cli, lay_out=False, python=False)
+    found = scene(console, cli, lay_out=False, python=False)
     environment, profile = found.environment, found.profile
     checkout: Path | None = found.checkout
     roots = [found.root]
@@ -231,7 +231,7 @@ def builds(console: Console) -> Any:
     """List all builds below the state root in force."""
     from tools.rig.steps import builds as step
 
-    return step.builds(console, _root())
+    return step.builds(console, root_in_force())
 
 
 def report(console: Console, build: str, output: str) -> Any:
@@ -258,26 +258,28 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
     return step.bundle(console, cli, output=file, show=show)
 
 
-def _root() -> StateRoot | None:
-    """Return the state root in force that holds records; None without one."""
+def root_in_force() -> StateRoot | None:
+    """Return the state root that holds records of builds or servers; else None."""
     named = settings_for({}).local_root
     if named is None:
         roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
     else:
         # in a folder of the user's, ours is one below it
         roots = [named, named / survey.NAME]
-    there = (StateRoot(root) for root in roots if root)
-    return next((root for root in there if record.listing(root)), None)
+    there = [StateRoot(root) for root in roots if root]
+    used = (r for r in there if record.listing(r) or (r.path / "servers").is_dir())
+    return next(used, None)
 
 
 def _records() -> list[dict[str, Any]]:
-    root = _root()
+    root = root_in_force()
     return record.listing(root) if root else []
 
 
-def _scene(
+def scene(
     console: Console, cli: dict[str, str], *, lay_out: bool = True, python: bool = True
 ) -> Scene:
+    """Return the scene of typed words; see :func:`tools.rig.steps.scene.find`."""
     console.flags = cli
     # a command that lays nothing out only reads
     seams = scenes.Seams() if lay_out else scenes.Seams(facts=_facts_to_read)

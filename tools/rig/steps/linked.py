@@ -95,8 +95,10 @@ def with_builds(found: Scene) -> Scene:
     for other in of_scene(found):
         place, root = other.environment, StateRoot(other.environment.parent.parent)
         if generations.listing(root, place.name, sizes_s=0):
-            changes = {"environment": place, "checkout": other.checkout, "root": root}
-            return dataclasses.replace(found, **changes)
+            checkout = other.checkout
+            return dataclasses.replace(
+                found, environment=place, checkout=checkout, root=root
+            )
     return found
 
 

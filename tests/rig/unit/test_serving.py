@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""From typed words to the steps about servers."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tools.rig.base import typed
+from tools.rig.base.console import Console
+from tools.rig.base.errors import UsageError
+from tools.rig.base.state import StateRoot
+from tools.rig.steps import (
+    capacity,
+    commands,
+    serve_logs,
+    serve_look,
+    serve_router,
+    serve_status,
+    serve_stop,
+    serve_tp2,
+    serve_unit,
+    serving,
+)
+
+CLI = {"profile": "", "source": ""}
+
+
+class Desk:
+    """A state root in force, and steps that only note what they are given."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = StateRoot(folder)
+        self.console = Console(io.StringIO(), {})
+        self.calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.patch = patch
+        patch.setattr(commands, "root_in_force", lambda: self.root)
+        found = SimpleNamespace(root=self.root, environment=folder / "venv")
+        patch.setattr(commands, "scene", lambda *args, **how: found)
+        self.found = found
+
+    def put(self, module: Any, name: str) -> None:
+        """Note the calls of a step instead of doing it."""
+
+        def noted(*args: Any, **how: Any) -> Any:
+            self.calls.append((args, how))
+            return "done"
+
+        self.patch.setattr(module, name, noted)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """Return a desk."""
+    return Desk(tmp_path, monkeypatch)
+
+
+def test_capacity(desk: Desk) -> None:
+    """The profile says for which card; without one it is Volta."""
+    desk.put(capacity, "capacity")
+    words = {"memory": "16", "tp": "2", "pp": "", "utilisation": "", "max_len": ""}
+    words |= {"speculative": ""}
+    more = {"eager": False, "text_only": False}
+    for profile, sm in (("", 70), ("a100-cu118", 80)):
+        serving.capacity(desk.console, "/m", "fp8", profile, **words, **more)
+        args, how = desk.calls[-1]
+        assert args[1] == Path("/m") and how == {"cache_dtype": "fp8", "sm": sm}
+
+
+class TestStart:
+    """``serve-tp2``."""
+
+    def test_checkout(self, desk: Desk) -> None:
+        """The environment of the checkout serves; words behind -- arrive whole."""
+        desk.put(serve_tp2, "serve_tp2")
+        rest = '["--override", "{\\"a\\": 1}"]'
+        serving.serve_tp2(desk.console, {"model": "/m"}, rest, **CLI)
+        args, how = desk.calls[-1]
+        assert args == (desk.console, desk.found, desk.root)
+        assert how == {"model": "/m", "rest": ["--override", '{"a": 1}']}
+
+    @pytest.mark.parametrize("option", [{"environment": "/conda"}, {"preset": "list"}])
+    def test_no_checkout(self, desk: Desk, option: dict[str, str]) -> None:
+        """With an environment that is named none is looked for."""
+        desk.put(serve_tp2, "serve_tp2")
+        serving.serve_tp2(desk.console, option, "--max-num-seqs 4", **CLI)
+        args, how = desk.calls[-1]
+        assert args[1] is None and how["rest"] == ["--max-num-seqs", "4"]
+
+
+class TestLook:
+    """``serve-status``, ``serve-stop``, ``serve-logs``."""
+
+    def test_words(self, desk: Desk) -> None:
+        """What is typed reaches the steps as numbers and truth."""
+        for module, name in (
+            (serve_status, "serve_status"),
+            (serve_stop, "serve_stop"),
+            (serve_logs, "serve_logs"),
+        ):
+            desk.put(module, name)
+        serving.serve_status(desk.console, "m", True, "5")
+        assert desk.calls[-1][1] == {"deep": False, "watch_s": 5.0}
+        serving.serve_stop(desk.console, "m", "60")
+        assert desk.calls[-1][1] == {"drain": 60.0}
+        serving.serve_stop(desk.console, "m", "")
+        assert desk.calls[-1][1] == {"drain": None}
+        serving.serve_logs(desk.console, "m", True, "9")
+        assert desk.calls[-1][1] == {"follow": True, "lines": 9}
+
+    @pytest.mark.parametrize("word", ["soon", "-1", "inf"])
+    def test_no_number(self, desk: Desk, word: str) -> None:
+        """What is no number is told."""
+        with pytest.raises(UsageError, match=f"--drain {word}"):
+            serving.serve_stop(desk.console, "", word)
+
+    def test_no_root(self, desk: Desk) -> None:
+        """Where nothing was ever started there is nothing to stop."""
+        desk.patch.setattr(commands, "root_in_force", lambda: None)
+        with pytest.raises(UsageError, match="no server was ever started"):
+            serving.serve_stop(desk.console, "", "")
+
+
+class TestWritten:
+    """``serve-unit`` and ``serve-router``."""
+
+    @pytest.fixture
+    def planned(self, desk: Desk) -> Desk:
+        """Return a desk at which a plan is made and nothing is started."""
+
+        def plan(console: Any, found: Any, root: Any, **how: Any) -> None:
+            seams = how["seams"]
+            assert seams.machine.port_problem("127.0.0.1", 8000) == ""
+            name = f"plan of {how['model']} at {how.get('port', '')}"
+            seams.start(console, name, root, foreground=False)
+
+        desk.patch.setattr(serve_tp2, "serve_tp2", plan)
+        return desk
+
+    def test_unit(self, planned: Desk) -> None:
+        """A unit starts the server as it was typed, in absolute paths."""
+        planned.put(serve_unit, "serve_unit")
+        how = {"look": False, "user": True, "run_as": "", "output": "/out"}
+        words = {"model": "/m", "name": "x", "tp": ""}
+        serving.serve_unit(planned.console, words, '["--a"]', **how, **CLI)
+        args, given = planned.calls[-1]
+        assert args[1:3] == ("plan of /m at ", planned.root)
+        assert args[3] == ["--model", "/m", "--name", "x"] and args[4] == ["--a"]
+        assert given["user"] and given["output"] == Path("/out")
+
+    def test_look(self, desk: Desk) -> None:
+        """The timer's look needs the name alone."""
+        desk.put(serve_look, "serve_look")
+        how = {"look": True, "user": False, "run_as": "", "output": ""}
+        serving.serve_unit(desk.console, {"name": "x"}, "", **how, **CLI)
+        assert desk.calls[-1][0] == (desk.console, desk.root, "x")
+
+    def test_router(self, planned: Desk) -> None:
+        """Models are planned each at a port of its own; running servers are named."""
+        planned.put(serve_router, "serve_router")
+        planned.patch.setattr(
+            "tools.rig.serve.routers.backend.of_plan", lambda plan: plan
+        )
+        planned.patch.setattr(
+            serve_router, "running", lambda root, names: [f"running {names}"]
+        )
+        words = dict.fromkeys(
+            ("name", "host", "port", "api_key_file", "certificate"), ""
+        )
+        words |= {"certificate_key": "", "memory": "16", "idle": "60"}
+        more: dict[str, Any] = {"insecure": False, "environment": ""}
+        typed_words = {**words, **more}
+        serving.serve_router(
+            planned.console,
+            "llama-swap",
+            [],
+            ["/a", "/b"],
+            typed_words,
+            output="",
+            **CLI,
+        )
+        args, _ = planned.calls[-1]
+        assert args[2] == ["plan of /a at 8000", "plan of /b at 8001"]
+        wish = args[3]
+        assert wish.port == 8080 and wish.idle_s == 60 and wish.memory > 15 << 30
+        serving.serve_router(
+            planned.console, "nginx", ["m"], [], typed_words, output="", **CLI
+        )
+        assert planned.calls[-1][0][2] == ["running ['m']"]
+
+
+def test_words_behind_a_dash() -> None:
+    """They arrive as one flag, and only for the tasks that take them."""
+    argv = ["invoke", "serve-tp2", "--model", "/m", "--", "--x", '{"a b": 1}']
+    words = ["serve-tp2", "--model", "/m"]
+    found = typed.rest_as_flag(words, argv, ("serve-tp2",), "--rest")
+    assert found == [*words, '--rest=["--x", "{\\"a b\\": 1}"]']
+    assert typed.rest_as_flag(words, argv[:4], ("serve-tp2",), "--rest") == words
+    assert typed.rest_as_flag(["plan"], argv, ("serve-tp2",), "--rest") == ["plan"]

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""What each task about servers does, from typed words to a result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tools.rig.base.console import Console
+from tools.rig.base.errors import UsageError
+from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.builds import profile as profiles
+from tools.rig.builds.place import GIB
+from tools.rig.builds.target import HERE
+from tools.rig.serve.plan import ServePlan
+from tools.rig.steps import commands
+from tools.rig.steps.scene import Scene
+
+_NO_PORT = ""
+"""What is said against a port that a server of the future will listen at: nothing."""
+
+
+def capacity(
+    console: Console, model: str, cache: str, profile: str, **words: Any
+) -> Any:
+    """Tell whether a model fits on cards, from its headers alone."""
+    from tools.rig.steps import capacity as step
+
+    sm = min(profiles.load(profile).sms) if profile else 70
+    options = step.options_for(**words)
+    return step.capacity(
+        console, checked_path(model), options, cache_dtype=cache, sm=sm
+    )
+
+
+def serve_tp2(console: Console, typed: Mapping[str, Any], rest: str, **cli: str) -> Any:
+    """Plan a server, look whether it can start, and start it."""
+    from tools.rig.steps import serve_tp2 as step
+
+    found, root = _stage(console, typed, cli)
+    return step.serve_tp2(console, found, root, **typed, rest=_words(rest))
+
+
+def serve_status(console: Console, name: str, no_probe: bool, watch: str) -> Any:
+    """Look at all servers, or at one."""
+    from tools.rig.steps import serve_status as step
+
+    every = _seconds("watch", watch)
+    root = _root_of_servers()
+    return step.serve_status(console, root, name, deep=not no_probe, watch_s=every)
+
+
+def serve_stop(console: Console, name: str, drain: str) -> Any:
+    """Stop one server's whole tree and see its memory come back."""
+    from tools.rig.steps import serve_stop as step
+
+    seconds = _seconds("drain", drain) if drain else None
+    return step.serve_stop(console, _root_of_servers(), name, drain=seconds)
+
+
+def serve_logs(console: Console, name: str, follow: bool, lines: str) -> Any:
+    """Print the end of a server's log, and follow it."""
+    from tools.rig.steps import serve_logs as step
+
+    count = int(_seconds("lines", lines)) if lines else step.LINES
+    step.serve_logs(_root_of_servers(), name, follow=follow, lines=count)
+    return commands.Data(None)
+
+
+def serve_unit(
+    console: Console,
+    typed: Mapping[str, Any],
+    rest: str,
+    *,
+    look: bool,
+    user: bool,
+    run_as: str,
+    output: str,
+    **cli: str,
+) -> Any:
+    """Write a server's units; or be the look that its timer calls for."""
+    from tools.rig.steps import serve_look
+    from tools.rig.steps import serve_unit as step
+
+    if look:
+        return serve_look.serve_look(console, _root_of_servers(), str(typed["name"]))
+    plan, root = _planned(console, typed, rest, cli)
+    options = step.typed({**typed, **cli})
+    file = checked_path(output) if output else None
+    return step.serve_unit(
+        console,
+        plan,
+        root,
+        options,
+        _words(rest),
+        start=step.launcher(HERE),
+        user=user,
+        run_as=run_as,
+        output=file,
+    )
+
+
+def serve_router(
+    console: Console,
+    kind: str,
+    servers: Sequence[str],
+    models: Sequence[str],
+    typed: Mapping[str, Any],
+    *,
+    output: str,
+    **cli: str,
+) -> Any:
+    """Write a router's configuration for servers that run, or for models."""
+    from tools.rig.serve import capacity as cards
+    from tools.rig.serve.routers import backend
+    from tools.rig.steps import serve_router as step
+
+    wish = step.Wish(
+        kind,
+        name=typed["name"],
+        host=typed["host"] or "127.0.0.1",
+        port=int(_seconds("port", typed["port"])) or 8080,
+        api_key_file=_file(typed["api_key_file"]),
+        insecure=typed["insecure"],
+        certificate=_file(typed["certificate"]),
+        certificate_key=_file(typed["certificate_key"]),
+        memory=int(_seconds("memory", typed["memory"]) * GIB * cards.USABLE),
+        idle_s=int(_seconds("idle", typed["idle"])),
+    )
+    root = _root_of_servers() if servers or not models else None
+    backends = []
+    for number, model in enumerate(models):
+        # each model would have a port of its own
+        port = str(8000 + number)
+        options = {"model": model, "environment": typed["environment"], "port": port}
+        plan, root = _planned(console, options, "", cli)
+        backends.append(backend.of_plan(plan))
+    assert root is not None
+    if servers or not models:
+        backends += step.running(root, servers)
+    file = checked_path(output) if output else None
+    return step.serve_router(console, root, backends, wish, output=file)
+
+
+def _stage(
+    console: Console, typed: Mapping[str, Any], cli: dict[str, str]
+) -> tuple[Scene | None, StateRoot]:
+    """Return the scene, where the environment comes from a checkout, and the root."""
+    known = commands.root_in_force()
+    alone = typed.get("environment") or typed.get("preset") == "list"
+    if known is not None and alone:
+        return None, known
+    found = commands.scene(console, cli, lay_out=False, python=False)
+    return found, known or found.root
+
+
+def _planned(
+    console: Console, typed: Mapping[str, Any], rest: str, cli: dict[str, str]
+) -> tuple[ServePlan, StateRoot]:
+    """Return the plan of a server that is not started now."""
+    from tools.rig.serve import preflight
+    from tools.rig.steps import serve_tp2 as step
+
+    plans: list[ServePlan] = []
+
+    def keep(console: Console, plan: ServePlan, root: StateRoot, **how: Any) -> None:
+        plans.append(plan)
+
+    machine = preflight.Seams(port_problem=lambda host, port: _NO_PORT)
+    seams = replace(step.Seams(), start=keep, machine=machine)
+    found, root = _stage(console, typed, cli)
+    step.serve_tp2(console, found, root, **typed, rest=_words(rest), seams=seams)
+    return plans[0], root
+
+
+def _root_of_servers() -> StateRoot:
+    known = commands.root_in_force()
+    if known is None:
+        raise UsageError(
+            "no server was ever started here", hint="invoke serve-tp2 --help"
+        )
+    return known
+
+
+def _words(rest: str) -> list[str]:
+    """Return what stood behind ``--``."""
+    words = json.loads(rest) if rest.startswith("[") else rest.split()
+    return [str(word) for word in words]
+
+
+def _file(word: str) -> Path | None:
+    return checked_path(word).expanduser().absolute() if word else None
+
+
+def _seconds(flag: str, word: str) -> float:
+    try:
+        number = float(word or 0)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e6:
+        raise UsageError(f"--{flag} {word} is no number of that kind")
+    return number
