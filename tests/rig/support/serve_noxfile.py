@@ -10,7 +10,6 @@ from pathlib import Path
 
 import nox
 
-
 ROOT = Path(__file__).parents[3]
 
 
