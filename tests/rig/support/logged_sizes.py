@@ -5,6 +5,9 @@
 vLLM 0.32.0 on the processor, VLLM_CPU_KVCACHE_SPACE=1, --dtype bfloat16, models of
 random weights written with transformers 5.19: the line ``CPU KV cache size: N tokens``.
 Of each config.json what differs from the made Llama stands here.
+
+And of vLLM 0.25.1 on an H200, --dtype half, eager, 8192 tokens, 256 sequences at most,
+2048 tokens a step, no prefixes kept for Qwen3-Next: also what it measured beside.
 """
 
 from __future__ import annotations
@@ -187,4 +190,120 @@ LOGGED = (
     Logged("falconh1", CONFIGS["falconh1"], 479232, checkpoints=1),
     Logged("granite", CONFIGS["granite"], 670924, checkpoints=1),
     Logged("nemotronh", CONFIGS["nemotronh"], 958464, checkpoints=1),
+)
+
+
+@dataclass(frozen=True)
+class OnCard:
+    """One start on a card: sizes in GiB, as logged with two digits."""
+
+    name: str
+    own: dict[str, Any]
+    tokens: int
+    pool: float
+    peak: float
+    block: int = 16
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The whole configuration."""
+        return {**LLAMA, **self.own}
+
+
+MOE: dict[str, Any] = {
+    "hidden_size": 1024,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 16,
+    "vocab_size": 151936,
+    "num_experts": 16,
+    "num_experts_per_tok": 4,
+}
+
+ON_CARD = (
+    OnCard(
+        "llama",
+        {
+            "hidden_size": 2048,
+            "intermediate_size": 5632,
+            "num_hidden_layers": 22,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 64,
+            "vocab_size": 32000,
+        },
+        577408,
+        12.11,
+        0.12,
+    ),
+    OnCard(
+        "qwen2",
+        {
+            "architectures": ["Qwen2ForCausalLM"],
+            "model_type": "qwen2",
+            "hidden_size": 1536,
+            "intermediate_size": 8960,
+            "num_hidden_layers": 20,
+            "num_attention_heads": 12,
+            "head_dim": None,
+            "vocab_size": 151936,
+        },
+        617472,
+        11.78,
+        0.26,
+    ),
+    OnCard(
+        "qwen3moe",
+        {
+            **MOE,
+            "architectures": ["Qwen3MoeForCausalLM"],
+            "model_type": "qwen3_moe",
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "moe_intermediate_size": 768,
+        },
+        385280,
+        11.76,
+        0.66,
+    ),
+    OnCard(
+        "qwen3next",
+        {
+            **MOE,
+            "architectures": ["Qwen3NextForCausalLM"],
+            "model_type": "qwen3_next",
+            "head_dim": 256,
+            "moe_intermediate_size": 512,
+            "linear_num_value_heads": 16,
+            "linear_num_key_heads": 8,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+        },
+        1394326,
+        12.01,
+        0.65,
+        block=272,
+    ),
+    OnCard(
+        "deepseek",
+        {
+            **MOE,
+            "architectures": ["DeepseekV3ForCausalLM"],
+            "model_type": "deepseek_v3",
+            "intermediate_size": 4096,
+            "moe_intermediate_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "head_dim": 64,
+            "vocab_size": 102400,
+            "kv_lora_rank": 512,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128,
+            "v_head_dim": 128,
+        },
+        949584,
+        12.23,
+        0.61,
+    ),
 )

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.rig.support.logged_sizes import LOGGED, Logged
+from tests.rig.support.logged_sizes import LOGGED, ON_CARD, Logged, OnCard
 from tests.rig.support.made_model import LLAMA, llama_tensors, write
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.host.gpu import Card, Gpus
-from tools.rig.serve import cache, capacity, folder, shapes
+from tools.rig.serve import cache, capacity, folder, overhead, shapes
 from tools.rig.serve.cache import Rules
 from tools.rig.serve.capacity import Options
 from tools.rig.steps import capacity as step
@@ -48,7 +48,10 @@ def layout(config: Mapping[str, Any], **rules: Any) -> cache.Layout:
 
 @pytest.mark.parametrize("logged", LOGGED, ids=lambda one: one.name)
 def test_as_vllm_logs(logged: Logged) -> None:
-    """The size of the cache is what vLLM itself wrote into its log."""
+    """The size of the cache is what vLLM itself wrote into its log.
+
+    On a CPU it has float32 for all recurrent states.
+    """
     rules = Rules(
         tensor=logged.tensor,
         cache_item=logged.cache_item,
@@ -61,6 +64,57 @@ def test_as_vllm_logs(logged: Logged) -> None:
     found = cache.lay_out(shapes.read(logged.config), rules)
     tokens = found.sequences(GIB, logged.length) * logged.length
     assert tokens == pytest.approx(logged.tokens, rel=0.0001)
+
+
+@pytest.mark.parametrize("logged", ON_CARD, ids=lambda one: one.name)
+def test_as_vllm_logs_on_a_card(logged: OnCard) -> None:
+    """On a card a whole number of blocks makes exactly the logged tokens."""
+    shape = shapes.read(logged.config)
+    found = cache.lay_out(shape, Rules(upstream=True))
+    assert found.groups[0].block == logged.block
+    needs = found.needs(8192)
+    count = round(logged.tokens * needs / 8192)
+    assert int(count / needs * 8192) == logged.tokens
+    pool = count * found.bytes_per_block / GIB
+    # the log says two digits
+    assert pool == pytest.approx(logged.pool, abs=0.0051)
+
+
+@pytest.mark.parametrize("logged", ON_CARD, ids=lambda one: one.name)
+def test_what_a_step_took_on_a_card(logged: OnCard) -> None:
+    """The estimate of a step is what vLLM measured, within 10 MiB and its rounding."""
+    shape = shapes.read(logged.config)
+    second = overhead.has_second_runner(shape, upstream=True, quantised=False)
+    assert second is (logged.name in ("llama", "qwen2"))
+    activations, libraries = overhead.estimate(
+        shape,
+        tensor=1,
+        layers=1,
+        batched=2048,
+        sequences=256,
+        eager=True,
+        context=8 * 8192,
+        second=second,
+    )
+    assert activations.bytes / GIB == pytest.approx(logged.peak, abs=0.0149)
+    assert libraries.bytes / GIB == pytest.approx(0.22, abs=0.0051)
+
+
+def test_the_second_runner_of_the_fork() -> None:
+    """The fork has its second runner for one dense model alone, not quantised."""
+    qwen = shapes.read({**LLAMA, "architectures": ["Qwen3ForCausalLM"]})
+    plain = shapes.read(LLAMA)
+    ask = overhead.has_second_runner
+    assert ask(qwen, upstream=False, quantised=False)
+    assert not ask(qwen, upstream=False, quantised=True)
+    assert not ask(plain, upstream=False, quantised=False)
+
+
+def test_default_of_prefixes() -> None:
+    """The fork keeps prefixes of Qwen's states; a release of vLLM none of any."""
+    shape = shapes.read({**LLAMA, "model_type": "qwen3_next"})
+    assert capacity.rules_of(shape, CARD).aligned
+    assert not capacity.rules_of(shape, replace(CARD, upstream=True)).aligned
 
 
 def test_as_the_fork_logged_on_a_v100() -> None:

@@ -193,6 +193,15 @@ def test_type_of_states(own: dict[str, Any], kind: str, expected: str) -> None:
     assert recurrent.dtype(own, kind) == expected
 
 
+def test_type_of_states_without_the_fork() -> None:
+    """VLLM's own releases keep states of gated delta nets like the model."""
+    shape = read(model_type="qwen3_next")
+    assert (shape.state_dtype, shape.upstream_dtype) == ("float32", "model")
+    assert recurrent.dtype({}, "nemotron_h", upstream=True) == "float32"
+    own = {"mamba_ssm_dtype": "float32"}
+    assert recurrent.dtype(own, "qwen3_5_text", upstream=True) == "float32"
+
+
 def test_parts_of_a_state() -> None:
     """A part is divided by the cards; groups that cannot be are copied."""
     part = Part(512, 3, groups=1, grouped=128, grows=True)

@@ -48,6 +48,9 @@ class Rules:
         ``--max-num-batched-tokens``: what a window holds beyond its own length.
     ssm
         Type of recurrent states, where ``--mamba-ssm-cache-dtype`` says one.
+    upstream
+        Whether a release of vLLM serves, and not the fork: where nothing says their
+        type, some states are half as large then, and so are the blocks.
     aligned
         Whether states are kept for prefixes (``mamba_cache_mode`` is ``align``).
     speculative
@@ -63,6 +66,7 @@ class Rules:
     block: int = 16
     batched: int = 2048
     ssm: str = "auto"
+    upstream: bool = False
     aligned: bool = False
     speculative: int = 0
     checkpoints: int = 0
@@ -167,7 +171,8 @@ def lay_out(shape: Shape, rules: Rules, layers: range | None = None) -> Layout:
 
 def state_bytes(state: State, shape: Shape, rules: Rules) -> int:
     """Return what one layer's state takes on a card."""
-    ssm = shape.state_dtype if rules.ssm == "auto" else rules.ssm
+    usual = shape.upstream_dtype if rules.upstream else shape.state_dtype
+    ssm = usual if rules.ssm == "auto" else rules.ssm
     total = 0
     for part in state.parts:
         name = ssm if part.dtype == SSM else part.dtype

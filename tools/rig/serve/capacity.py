@@ -43,9 +43,10 @@ class Options:
     """How the model is to be served; names and defaults as vLLM's options.
 
     ``memory`` is what one card has, in bytes. ``cache_dtype`` is ``auto`` (the model's)
-    or a name of ``--kv-cache-dtype``. ``prefixes`` None is the fork's own default: on,
-    except for models with states other than Qwen's. ``kv_bytes`` is the size of the
-    cache where ``--kv-cache-memory-bytes`` says it. ``max_len`` 0 is the model's own.
+    or a name of ``--kv-cache-dtype``. ``upstream``: a release of vLLM serves, and not
+    the fork. ``prefixes`` None is the default: off for models with states, but on for
+    Qwen's in the fork. ``kv_bytes`` is the size of the cache where
+    ``--kv-cache-memory-bytes`` says it. ``max_len`` 0 is the model's own.
     """
 
     memory: int
@@ -60,6 +61,7 @@ class Options:
     item: int = 2
     eager: bool = False
     ssm: str = "auto"
+    upstream: bool = False
     prefixes: bool | None = None
     speculative: int = 0
     checkpoints: int = 0
@@ -171,6 +173,11 @@ def plan(model: ModelFolder, options: Options) -> Capacity:
             sequences=options.sequences,
             eager=options.eager,
             item=options.item,
+            context=8 * (options.max_len or shape.max_len),
+            block=layout.groups[0].block if layout.groups else options.block,
+            second=overhead.has_second_runner(
+                shape, upstream=options.upstream, quantised=bool(model.quantisation)
+            ),
         )
         kv = given - one.bytes - sum(part.bytes for part in beside)
         if options.kv_bytes is not None:
@@ -199,7 +206,8 @@ def rules_of(shape: Shape, options: Options) -> Rules:
     aligned = options.prefixes
     if aligned is None:
         # the fork's own default, for servers on sm_70
-        aligned = shape.model_type.startswith(("qwen3_next", "qwen3_5"))
+        qwen = shape.model_type.startswith(("qwen3_next", "qwen3_5"))
+        aligned = qwen and not options.upstream
     return Rules(
         tensor=options.tensor,
         item=options.item,
@@ -207,6 +215,7 @@ def rules_of(shape: Shape, options: Options) -> Rules:
         block=options.block,
         batched=options.batched,
         ssm=options.ssm,
+        upstream=options.upstream,
         aligned=aligned and shape.is_hybrid,
         speculative=options.speculative,
         checkpoints=options.checkpoints,

@@ -61,17 +61,27 @@ def is_attention_free(kind: str) -> bool:
     return kind in ATTENTION_FREE
 
 
-def dtype(own: Mapping[str, Any], kind: str) -> str:
+def dtype(own: Mapping[str, Any], kind: str, *, upstream: bool = False) -> str:
     """Return the type of recurrent states where no option says another one.
 
-    A model of Qwen3.5 and Nemotron-H may name it; without that the fork keeps states of
-    gated delta nets (``gated_delta_net_state_dtype``) and of Nemotron-H in float32, and
-    others like the model.
+    A model of Qwen3.5 and Nemotron-H may name it. Without that Nemotron-H has float32,
+    and others are like the model. Of gated delta nets that holds with vLLM's own
+    releases alone (read in 0.25.1 and 0.32.0), while the fork has float32 for them
+    (both in ``gated_delta_net_state_dtype``). On a CPU vLLM has float32 for all.
+
+    Parameters
+    ----------
+    own, kind
+        The model's configuration and type.
+    upstream
+        Whether a release of vLLM serves it, and not the fork.
     """
     named = own.get("mamba_ssm_dtype") or own.get("mamba_ssm_cache_dtype")
     if isinstance(named, str) and kind.startswith(("qwen3_5", "nemotron_h")):
         return named
-    if kind.startswith(("qwen3_next", "qwen3_5", "nemotron_h")):
+    if kind.startswith("nemotron_h"):
+        return "float32"
+    if kind.startswith(("qwen3_next", "qwen3_5")) and not upstream:
         return "float32"
     return "model"
 

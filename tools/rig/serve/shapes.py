@@ -88,7 +88,11 @@ class Shape:
 
     ``layers`` has for each layer what it remembers, which may be nothing or two kinds.
     ``max_len`` is the context that the model was made for, 0 where it does not say.
-    ``unknown`` are sentences about what could not be told.
+    ``experts`` there are, of which each token takes ``chosen``, which are ``expert``
+    wide. ``unfolded`` are the numbers of a key and a value that one head of latent
+    attention has where it is unfolded. ``state_dtype`` is the fork's type of recurrent
+    states, ``upstream_dtype`` that of vLLM's own releases. ``unknown`` are sentences
+    about what could not be told.
     """
 
     architecture: str
@@ -104,6 +108,10 @@ class Shape:
     tied: bool
     experts: int
     state_dtype: str = "model"
+    upstream_dtype: str = "model"
+    chosen: int = 0
+    expert: int = 0
+    unfolded: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
@@ -168,6 +176,12 @@ def read(config: Mapping[str, Any]) -> Shape:
         tied=bool(config.get("tie_word_embeddings", own.get("tie_word_embeddings"))),
         experts=number(own, "num_experts", "num_local_experts", "n_routed_experts"),
         state_dtype=recurrent.dtype(own, kind),
+        upstream_dtype=recurrent.dtype(own, kind, upstream=True),
+        chosen=number(
+            own, "num_experts_per_tok", "num_experts_per_token", "top_k_experts"
+        ),
+        expert=number(own, "moe_intermediate_size", "intermediate_size"),
+        unfolded=number(own, "qk_nope_head_dim") + number(own, "v_head_dim"),
         unknown=tuple(unknown),
     )
 
