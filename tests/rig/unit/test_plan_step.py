@@ -115,7 +115,7 @@ class TestPreview:
     def test_what_is_told(self, machine: Machine) -> None:
         """Commands, jobs, toolchain and what was passed over."""
         made = machine.preview(wheel_only=True)
-        assert made.mode == "wheel" and made.jobs.count == 4
+        assert made.mode == "wheel" and made.setup.jobs.cap <= 4
         assert made.toolchain.startswith("CUDA 12.4.131 in ")
         assert "passed over CUDA 13" in made.notes
         assert made.wheels == machine.at.root.artifacts / "{build}"

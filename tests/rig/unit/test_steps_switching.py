@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 from tests.rig.support.fakescene import Stage, scene
 from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed, UsageError
-from tools.rig.builds import generations
+from tools.rig.builds import generations, record
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
 from tools.rig.steps import activate, pruning
@@ -75,8 +76,10 @@ class Play:
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
-    """Return a play below a fresh folder."""
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Return a play below a fresh folder, whose ids follow one another."""
+    numbers = itertools.count()
+    monkeypatch.setattr(record, "_tail", lambda: f"{next(numbers):04x}")
     return Play(tmp_path)
 
 
