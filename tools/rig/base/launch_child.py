@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from tools.rig.base.launch_near import known
 from tools.rig.base.launch_room import Room
 from tools.rig.base.launch_use import Curve, Use
 from tools.rig.base.launch_words import Compile
@@ -28,6 +29,8 @@ SAMPLE_S = 0.5
 
 _FIRST_LOOKS_S = (0.03, 0.1, 0.25)
 _TAIL = 1 << 16
+_WHOLE = 1 << 23
+"""Bytes of words that are looked through at once; no error list comes near."""
 _KILLED = (137, -9, 247)
 """A shell's word for SIGKILL, our own, and that of programs that pass on minus 9."""
 
@@ -121,8 +124,8 @@ class Child:
         if self._said < 0:
             return
         os.lseek(self._said, 0, os.SEEK_SET)
-        while text := os.read(self._said, _TAIL):
-            rest = memoryview(text)
+        while text := os.read(self._said, _WHOLE):
+            rest = memoryview(known(text, os.environ, os.getcwd()))
             while rest:
                 try:
                     rest = rest[os.write(2, rest) :]

@@ -79,6 +79,7 @@ class Compile:
                 admission,
                 self._progress(setup, admission) as progress,
             ):
+                told = len(served.notes)
                 for line in served.notes:
                     self.console.say(f"  {line}")
                 added = {**served.add, **admission.env, **command.env}
@@ -86,6 +87,8 @@ class Compile:
         finally:
             self.console.clear()
             self._learnt(admission)
+        for line in served.notes[told:]:
+            self.console.say(f"  {line}")
         self._cache_counts(setup, served.counts)
         if not result.ok:
             raise build_report.failure(command.title, result.code, log, since)
