@@ -24,22 +24,25 @@ def test_killed_at_any_moment(shop: Workshop) -> None:
     The sources change each time, so that each of them has something to switch to.
     """
     chance = random.Random(70)
-    with shop.edited():
-        started = time.monotonic()
-        got = shop.invoke("build-sm70")
-        span = time.monotonic() - started
-    assert got.returncode == 0, got.stderr
+    spans = []
+    for _ in range(2):
+        with shop.edited():
+            started = time.monotonic()
+            got = shop.invoke("build-sm70")
+            spans.append(time.monotonic() - started)
+        assert got.returncode == 0, got.stderr
     ended = 0
     for number in range(KILLS):
         with shop.edited(), shop.started(shop.argv("build-sm70")) as build:
             # the first and the last moments as well
-            time.sleep(span * 1.1 * (number + chance.random()) / KILLS)
+            time.sleep(min(spans) * 1.1 * (number + chance.random()) / KILLS)
             ended += build.poll() is not None
             build.kill()
             build.wait(30)
             until(lambda: not shop.processes(), lambda: str(shop.processes()), 60)
         assert shop.imports() == "7.0", f"after kill {number}: {shop.said}"
-    assert ended < KILLS / 2
+    # on a machine that does other work some builds are quicker than those before
+    assert KILLS - ended >= 10
     got = shop.invoke("build-sm70")
     assert got.returncode == 0, got.stderr
     assert shop.imports() == "7.0"
