@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,9 @@ class TestSample:
         assert library["sms"] == [70] and library["verdict"] == "ok"
         assert {Path(o["output"]).name for o in record["objects"]} >= {"wide.cu.o"}
         assert record["peaks"]["total_bytes"] > 0
+        with zipfile.ZipFile(record["wheel"]) as archive:
+            packed = {info.compress_type for info in archive.infolist()}
+        assert packed == {zipfile.ZIP_STORED}
 
     def test_summary(self, shop: Workshop) -> None:
         """The summary says what, where and how long; what is no work-round is not."""

@@ -132,6 +132,13 @@ class BuildPlan:
         return out
 
 
+CONFIG, STORED = "DIST_EXTRA_CONFIG", "stored.cfg"
+"""Setuptools' variable for one more configuration file, and the name of ours."""
+
+NOT_PACKED = "[bdist_wheel]\ncompression = stored\n"
+"""Content of that file. The wheel stays on this disk; to pack the fork's takes 13 s of
+a processor each time (docs/rig/measured.md), and unpacking slows the way back."""
+
 BUILD_NEEDS, WHEEL, NEEDS = "build requirements", "wheel", "run-time requirements"
 EDITABLE, INSTALL = "editable install", "install the wheel"
 """Titles of the commands."""

@@ -250,3 +250,4 @@ class Build:
             root.make(folder)
         constraints = plans.constraints(self.scene.profile)
         write_text(todo.wheels / "constraints.txt", constraints)
+        write_text(todo.wheels / plans.STORED, plans.NOT_PACKED)

@@ -190,13 +190,16 @@ def compose(
     )
     theirs = {**scene.env, **composed.add}
     add = {**composed.add, **compile_setup.environment(setup, theirs)}
+    wheels = scene.root.artifacts / build_id
+    if not scene.env.get(plans.CONFIG):
+        add[plans.CONFIG] = str(wheels / plans.STORED)
     return plans.make(
         profile,
         places,
         replace(composed, add=add),
         setup,
         chosen.toolchain,
-        scene.root.artifacts / build_id,
+        wheels,
         tuple(uv_command()),
         torch_backend=torch_backend(scene),
         wheel_only=wheel_only,
