@@ -8,6 +8,7 @@ imported when its task runs, so that listing the tasks stays fast.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -18,7 +19,11 @@ from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
-from invoke.tasks import task
+from invoke.tasks import task as invoke_task
+
+task = functools.partial(invoke_task, auto_shortflags=False)
+"""A task without short flags: Invoke makes them of whatever letter is free, and ``-h``
+would be ``--when-free``."""
 
 _HELP = {
     "json": "print one JSON document on stdout and nothing else there",
@@ -48,7 +53,7 @@ def _usage_errors_are_2(parse: Callable[[Program], None]) -> Callable[[Program],
         except ParseError as exc:
             message = f"error: {exc}\nhint: invoke --list"
             if exc.context is not None and exc.context.name:
-                message += f", or invoke {exc.context.name} --help"
+                message += f", or invoke --help {exc.context.name}"
             _note("2")
             raise Exit(message, code=2) from exc
 
@@ -204,7 +209,7 @@ def build_sm70(
 )
 def activate(
     c: Context,
-    build: str,
+    build: str = "",
     json: bool = False,
     profile: str = "",
     source: str = "",
@@ -214,10 +219,10 @@ def activate(
     """Bring a build that is kept into force."""
     from tools.rig.steps import commands
 
-    words = (build, when_free, any_commit)
+    words = (when_free, any_commit)
     _do(
         lambda console: commands.activate(
-            console, *words, profile=profile, source=source
+            console, commands.named(build), *words, profile=profile, source=source
         ),
         json,
     )
@@ -487,6 +492,7 @@ def serve_stop(c: Context, name: str = "", drain: str = "", json: bool = False) 
 
 @task(
     name="serve-logs",
+    auto_shortflags=True,
     help={
         "name": "which (default: the only one)",
         "follow": "go on until the server ends",

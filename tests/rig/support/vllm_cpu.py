@@ -213,7 +213,7 @@ def nothing_left_in_shm(root: Path) -> Iterator[None]:
         time.monotonic() < deadline
     ):
         time.sleep(0.2)
-    assert not left
+    assert not left, left
 
 
 def models(folder: Path) -> dict[str, Path]:

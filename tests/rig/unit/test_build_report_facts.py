@@ -12,7 +12,7 @@ import pytest
 
 from tests.rig.support import built
 from tools.rig.builds.report import figures, sources
-from tools.rig.builds.report.facts import gather, libraries_of
+from tools.rig.builds.report.facts import compiled, gather, libraries_of
 from tools.rig.builds.report.sources import Compile, Sample
 
 GIB = built.GIB
@@ -240,8 +240,79 @@ class TestGather:
         assert told["faster"] == [] and told["both"] == 2
         assert told["new"] == ["csrc/last.cu"]
         assert told["not_compiled"] == ["csrc/bind.cpp"]
-        assert told["differs"] == [{"what": "jobs", "now": 2, "earlier": 4}]
+        assert told["differs"] == [{"what": "compiles_at_once", "now": 2, "earlier": 4}]
         assert [c["earlier_s"] for c in got["compiles"]] == [20.5, 30, None]
+
+    def test_stale_rows_of_ninja(self) -> None:
+        """A build behind the admission compiled what it told of, and nothing else."""
+        none = built.record("b", admission={"compiles": 0, "hits": 0})
+        told = gather(built.record(), none, events=built.events())["earlier"]
+        assert told["both"] == 0 and told["slower"] == told["faster"] == []
+        assert told["not_compiled"] == []
+        got = gather(none, built.record("a"))
+        assert got["compiles"] == [] and got["timeline"]["source"] == ""
+
+    def test_links_are_no_objects(self) -> None:
+        """Ninja's links, of which no launcher tells, are not missed among objects."""
+        got = gather(built.record(), built.record("b"), events=built.events())
+        assert got["earlier"]["not_compiled"] == []
+        back = gather(built.record("b"), built.record(), earlier_events=built.events())
+        assert not [n for n in back["earlier"]["new"] if n.endswith(".so")]
+
+    @pytest.mark.parametrize("now_hit", [True, False])
+    def test_cached_is_neither_faster_nor_slower(self, now_hit: bool) -> None:
+        """What a cache gave is not held against a real compile, on either side."""
+        hit, real = built.event(0, 0, 1, cache="hit"), built.event(0, 0, 60)
+        now, then = ([hit], [real]) if now_hit else ([real], [hit])
+        got = gather(built.record(), built.record("b"), events=now, earlier_events=then)
+        told = got["earlier"]
+        assert told["slower"] == told["faster"] == [] and told["both"] == 0
+        assert told["new"] == ([] if now_hit else ["csrc/gemm/big.cu"])
+
+    def test_number_of_ninja_is_no_difference(self) -> None:
+        """How many wait is nobody's concern; an unknown setting is no change."""
+        mine = {"jobs": 84, "compiles_at_once": 20}
+        its = {"jobs": 52, "compiles_at_once": 20, "mode": "fresh"}
+        got = gather(built.record(plan=mine), built.record("b", plan=its))
+        assert got["earlier"]["differs"] == []
+        assert got["build"]["compiles_at_once"] == 20
+        unknown = gather(built.record(plan={"jobs": 84}, admission={}), None)
+        assert unknown["build"]["compiles_at_once"] is None
+
+    def test_other_builds(self) -> None:
+        """Memory and compiles of other builds are not passed off as this one's."""
+        shared = [
+            {"t": t, "used": 9 * GIB, "budget": 8 * GIB, "running": 7, "waiting": 3}
+            | {"own": 2 * GIB if t >= 10 else 0}
+            for t in range(100)
+        ]
+        got = gather(built.record(), None, events=built.events(), memory=shared)
+        held = got["memory"]
+        assert held["peak_bytes"] == 2 * GIB and held["others_bytes"] == 7 * GIB
+        assert held["points"][0] == [0, 2 * GIB, 8 * GIB, 2, 1 + 1]
+        assert max(p[3] for p in held["points"]) == 2
+        assert held["samples_over"] == 90
+        assert got["timeline"]["at_once"] == 1.21
+        blind = gather({"id": "x"}, None, memory=shared)["memory"]
+        assert {(p[3], p[4]) for p in blind["points"]} == {(None, None)}
+
+    @pytest.mark.parametrize(
+        "record, anything, itself",
+        [
+            ({"objects": [1]}, True, True),
+            ({"objects": []}, False, False),
+            ({"objects": [1], "admission": {"compiles": 0}}, False, False),
+            ({"admission": {"compiles": 5, "hits": 5}}, True, False),
+            ({"admission": {"compiles": 5, "hits": 4}}, True, True),
+            ({"objects": [1], "admission": None}, False, False),
+        ],
+    )
+    def test_compiled(
+        self, record: dict[str, Any], anything: bool, itself: bool
+    ) -> None:
+        """The admission's figures say it, else ninja's rows do."""
+        assert compiled(record) is anything
+        assert compiled(record, cached=False) is itself
 
     def test_secrets(self) -> None:
         """A token on the command line does not get into the report."""

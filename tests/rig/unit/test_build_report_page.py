@@ -127,6 +127,21 @@ class TestWords:
         told["memory"]["samples_over"] = 3
         assert "In 3 samples it was above" in words.memory(told)
 
+    def test_memory_of_other_builds(self) -> None:
+        """Others are told of only where there were some."""
+        told = facts()
+        assert "Other builds" not in words.memory(told)
+        told["memory"] |= {"others_bytes": 5 * GIB, "samples_over": 3}
+        said = words.memory(told)
+        assert "Other builds held up to 5.0 GiB at the same time." in said
+        assert "In 3 samples all builds together were above the budget." in said
+
+    def test_budget_lowered_by_nothing(self) -> None:
+        """A lowering that nobody could read is not told."""
+        told = facts()
+        told["memory"]["lowest_budget_bytes"] = 4 * GIB - 1000
+        assert "lowered" not in words.memory(told)
+
     def test_memory_of_curves(self) -> None:
         """A line that was added up says so."""
         told = gather(built.record(), None, events=built.events())
@@ -161,6 +176,19 @@ class TestWords:
         """What was different then is told."""
         told = facts(plan={"jobs": 9})
         assert "number of compiles at once was 2, now it is 9" in words.comparison(told)
+
+    def test_nothing_to_compare_with(self) -> None:
+        """Where no earlier build compiled anything, the page says so."""
+        told = gather(built.record(), None, events=built.events())
+        assert "There is none to compare with" in tables.comparison(told)
+
+    def test_compiles_at_once(self) -> None:
+        """What is told is what may run, not how many ninja lets wait."""
+        told = facts(plan={"jobs": 84, "compiles_at_once": 20, "jobs_why": "20 cores"})
+        assert "with at most 20 compiles at once." in words.lede(told)
+        assert "20 (20 cores)" in tables.setting(told)
+        told = facts(plan={"jobs": 84, "jobs_why": "cores"}, admission={"compiles": 4})
+        assert "84" not in words.lede(told) + tables.setting(told)
 
     @pytest.mark.parametrize(
         "now, then, said",

@@ -192,6 +192,16 @@ class TestReport:
             got = step.report(console, record, None, root, given, artist=draw)
             assert got.file == tmp_path / made.replace("x/", "")
 
+    def test_output_with_a_slash(
+        self, root: StateRoot, console: Console, tmp_path: Path
+    ) -> None:
+        """A folder that is not there yet is made, and nothing of its name beside."""
+        given = f"{tmp_path}/new/er/"
+        got = step.report(
+            console, built.record("x"), None, root, given, artist=Fake().artist()
+        )
+        assert got.file == tmp_path / "new" / "er" / "x.html" and got.file.is_file()
+
     def test_name_that_is_a_path(self, root: StateRoot, console: Console) -> None:
         """An id that leads elsewhere reads nothing from there."""
         odd = built.record("../logs/20261130-080000-cccc")
@@ -216,6 +226,20 @@ class TestChosen:
         meant, earlier = step.chosen(self.RECORDS)
         assert meant["id"] == "20261130-4"
         assert earlier is not None and earlier["id"] == "20261129-1"
+
+    def test_builds_that_compiled_nothing(self) -> None:
+        """Neither is meant nor compared with, whatever stale rows they list."""
+        nothing = {"compiles": 0, "hits": 0}
+        told = [nothing, {"compiles": 9, "hits": 2}, {"compiles": 9, "hits": 9}]
+        told += [nothing, {"compiles": 9, "hits": 8}, {"compiles": 9, "hits": 0}]
+        records = [
+            {"id": f"b{9 - i}", "result": "done", "objects": [1], "admission": one}
+            for i, one in enumerate(told)
+        ]
+        meant, earlier = step.chosen(records)
+        assert meant["id"] == "b8"
+        assert earlier is not None and earlier["id"] == "b5"
+        assert step.chosen(records[:4]) == (records[1], None)
 
     def test_named(self) -> None:
         """By the id or by a beginning that is one build's."""

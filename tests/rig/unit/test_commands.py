@@ -475,3 +475,10 @@ def _make_python(desk: Desk) -> None:
 
 def _never(*args: Any, **words: Any) -> Any:
     raise StepFailed("this was not to be called")
+
+
+def test_which_build() -> None:
+    """Nothing is no build: it would mean the previous one."""
+    assert commands.named("2026") == "2026"
+    with pytest.raises(UsageError, match="which build"):
+        commands.named("")

@@ -202,7 +202,13 @@ class TestRemove:
 
 def of(number: int, **more: bool | int) -> Generation:
     """Return a generation of one GB."""
-    base = Generation(f"{number}", Path(f"/{number}"), complete=True, own_bytes=10**9)
+    base = Generation(
+        f"{number}",
+        Path(f"/{number}"),
+        complete=True,
+        verified=True,
+        own_bytes=10**9,
+    )
     return replace(base, **more)  # type: ignore[arg-type] # flags and sizes by name
 
 
@@ -220,6 +226,12 @@ class TestPrune:
         of(2, own_bytes=0),
         of(1),
     )
+
+    def test_unproved(self) -> None:
+        """Of those that were never proved only the newest stays, however many may."""
+        found = (of(5, verified=False), of(4), of(3, verified=False), of(2), of(1))
+        assert generations.prune(found, 9) == ("3",)
+        assert generations.prune(found, 2) == ("1", "3")
 
     @pytest.mark.parametrize(
         ("keep", "need", "in_use", "gone"),

@@ -118,6 +118,22 @@ class TestNothingNew:
         assert "unchanged" not in play.again(wheel_only=False)
 
 
+class TestWaiting:
+    """A build whose wheel holds what is kept and not in force."""
+
+    def test_is_taken(self, play: Play) -> None:
+        """What was kept when somebody was in the way is switched on as it is."""
+        first = play.build()["id"]
+        play.build()
+        play.activate()
+        assert play.active == first
+        again = play.again()
+        asked = [name for name, _ in play.stage.calls]
+        assert "venv" not in asked and asked.count("guard") == 3
+        assert again["generation"] != first and again["generation"] == play.active
+        assert len(play.kept) == 2 and "is just the same" in play.out.getvalue()
+
+
 class TestCarry:
     """What was installed by hand."""
 

@@ -222,8 +222,8 @@ def prune(
     """Return which generations to remove, the oldest first.
 
     Never the active, the previous, one that is in use, and one that someone is making.
-    Of the others those that are not whole, those beyond the newest `keep`, and as many
-    more as free `need_bytes`.
+    Of the others those that are not whole, the good ones beyond the newest `keep`, all
+    that were never proved but the newest, and as many more as free `need_bytes`.
 
     Parameters
     ----------
@@ -236,8 +236,10 @@ def prune(
     in_use
         Ids that processes run from.
     """
-    whole = [g.id for g in found if g.complete]
-    beyond = set(whole[max(keep, 0) :])
+    good = [g.id for g in found if g.complete and g.verified]
+    unproved = [g.id for g in found if g.complete and not g.verified]
+    # the newest may wait for those who use what is in force
+    beyond = {*good[max(keep, 0) :], *unproved[1:]}
     out, freed = [], 0
     free = [g for g in found if not (g.active or g.previous or g.live)]
     free = [g for g in reversed(free) if g.id not in in_use]

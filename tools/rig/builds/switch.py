@@ -168,9 +168,9 @@ def _check(
         raise UsageError(
             f"the libraries of {to.id} are of {theirs}, the checkout is at {head}",
             usual="Libraries and Python files of different commits do not fit.",
-            hint=f"git -C '{to.checkout}' checkout {to.head}"
+            hint=f"git -C '{to.checkout}' checkout {to.head}, or add --any-commit"
             if to.head
-            else "ONECAT_FORCE=1 places them all the same",
+            else "add --any-commit to place them all the same",
         )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.builds import generations
+from tools.rig.builds.generations import Generation
 from tools.rig.guard import gate
 from tools.rig.host import git
 from tools.rig.steps import switching
@@ -47,6 +49,7 @@ def activate(
     wish: Wish,
     *,
     guard: Callable[..., Any] = gate.guard,
+    prove: Callable[[Generation], None] | None = None,
     trust: Callable[..., GitSafeResult] = git_safe,
     head: Callable[..., str] = git.head,
 ) -> Activated:
@@ -59,6 +62,9 @@ def activate(
     wish
         Whether to wait, and for whom. Its ``any_commit`` places an overlay's libraries
         although the checkout is at another commit.
+    prove
+        Looks at a build that was never proved, once it is in force; what it raises
+        switches back. None lets it be.
     guard, trust, head
         Seams for tests.
 
@@ -80,11 +86,17 @@ def activate(
             shims = found.root.make(found.root.shims)
             safe = trust(console, [found.checkout], found.env, shims, found.mirrors)
             at = head(found.checkout, {**found.env, **safe.env})
+        owed = None if to.verified or prove is None else functools.partial(prove, to)
         done, over = switching.switch_on(
-            console, found, to, wish, head=at, patience=here.patience, guard=guard
+            console,
+            found,
+            to,
+            wish,
+            head=at,
+            proved=owed,
+            patience=here.patience,
+            guard=guard,
         )
-    if not to.verified:
-        console.mark("warn", f"{to.id} was not verified when it was made")
     console.say(f"  environment  {found.environment}")
     console.say(f"  version      {to.version} ({to.commit or 'no commit known'})")
     return Activated(
@@ -94,7 +106,7 @@ def activate(
         to.mode,
         to.version,
         to.commit,
-        to.verified,
+        to.verified or owed is not None,
         round(time.monotonic() - began, 2),
         tuple(over),
     )

@@ -16,7 +16,7 @@ from typing import Any
 from tools.rig.base.console import Console, duration
 from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import names, wheel
+from tools.rig.builds import names
 from tools.rig.builds import plan as plans
 from tools.rig.builds.generations import Generation
 from tools.rig.builds.plan import BuildPlan
@@ -131,17 +131,22 @@ class Build:
             self.python_version,
         )
         built = self._wheel(todo, way)
-        same = way.unchanged(built)
+        same = way.known(built)
+        if same is not None and same.active:
+            self._nothing_new(same, todo)
+            return BuildResult(self.record.data)
         if same is None:
             with self.run.step("verify the wheel"):
                 way.verify(self.scene.placing.bench, wheel=built)
             made, proved = way.make(built)
-            report, over = way.switch(made, proved)
-            self.work_rounds += over
-            self._done(built, report)
-            pruning.prune(self.console, self.scene, self.use.look)
         else:
-            self._nothing_new(same, todo)
+            self.console.say(f"  {same.id} is just the same, and is taken")
+            remove_made(todo.wheels)
+            made, proved = same, None
+        report, over = way.switch(made, proved)
+        self.work_rounds += over
+        self._done(made, report)
+        pruning.prune(self.console, self.scene, self.use.look)
         return BuildResult(self.record.data)
 
     def _environment(self) -> None:
@@ -222,10 +227,11 @@ class Build:
         self.console.say(f"  environment  {self.scene.environment}")
         self.console.say(f"  took         {duration(self.run.seconds)}")
 
-    def _done(self, built: Path, report: VerifyReport) -> None:
+    def _done(self, made: Generation, report: VerifyReport) -> None:
         self.run.done(
-            wheel=str(built),
-            version=wheel.version(built),
+            generation=made.id,
+            wheel=made.wheel,
+            version=made.version,
             verify=report.to_json(),
             notes=self.work_rounds,
         )

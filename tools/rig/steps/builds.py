@@ -56,6 +56,8 @@ def builds(
     orphans = [{"id": name, "result": "done"} for name in kept if name not in known]
     rows = [_row(r, kept.get(str(r.get("id"))), by) for r in [*records, *orphans]]
     rows.sort(key=lambda row: str(row["id"]), reverse=True)
+    for line in sorted({ln for seen in by.values() for ln in gate.unknown_lines(seen)}):
+        console.mark("unknown", line)
     lines = table(HEAD, [_cells(row) for row in rows]) if rows else ["no builds yet"]
     for line in lines:
         console.say(line)
@@ -79,6 +81,9 @@ def _row(
 ) -> dict[str, Any]:
     row = {**its, "state": "", "used_by": [], "generation": None}
     if kept is None:
+        if row.get("mode") or row.get("plan"):
+            gone = row.get("result") in ("done", "kept") and not row.get("unchanged")
+            row["state"] = "removed" if gone else ""
         return row
     _, one = kept
     seen = by.get(one.id)
@@ -87,7 +92,10 @@ def _row(
     if not one.complete:
         row["state"] = "being made" if one.live else "incomplete"
     if seen is not None:
-        row["used_by"] = gate.process_lines(seen)
+        row["used_by"] = [
+            *(f"{user.pid} {user.command}" for user in seen.users),
+            *(f"perhaps {user.pid} {user.command}" for user in seen.suspects),
+        ]
     return row
 
 
@@ -97,7 +105,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     used = [f"in use: {line}" for line in row["used_by"]]
     taken = one.get("own_bytes")
     result = str(row.get("result", ""))
-    if row["state"]:
+    if one:
         result = f"{result} ({one.get('mode') or 'unknown'})"
     return (
         str(row.get("id", "")),
@@ -105,7 +113,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         str(row.get("commit") or one.get("commit") or ""),
         str(row.get("toolkit") or one.get("toolkit") or ""),
         size(taken) if taken else "",
-        "yes" if one.get("verified") else "no" if row["state"] else "",
+        "yes" if one.get("verified") else "no" if one else "",
         row["state"],
         "; ".join([str(one.get("version") or remark), *used]),
     )

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console, table
-from tools.rig.base.errors import CannotError, ExitCode
+from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.builds import generations, record, survey, target
 from tools.rig.builds import profile as profiles
-from tools.rig.builds import record, survey, target
+from tools.rig.builds.generation import Generation
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
@@ -145,15 +148,53 @@ def build(console: Console, wheel_only: bool, when_free: bool, **cli: str) -> An
     return step.build(console, found, wheel_only=wheel_only, when_free=when_free)
 
 
+def named(build: str) -> str:
+    """Return the build that is asked for.
+
+    Raises
+    ------
+    UsageError
+        When none is named: nothing would mean the previous one.
+    """
+    if not build:
+        raise UsageError("which build?", hint="invoke builds")
+    return build
+
+
 def activate(
     console: Console, name: str, when_free: bool, any_commit: bool, **cli: str
 ) -> Any:
     """Bring a kept build into force; the previous one when none is named."""
     from tools.rig.steps import activate as step
 
-    found = linked.with_builds(scene(console, cli, lay_out=False, python=False))
+    here = scene(console, cli, lay_out=False, python=False)
+    found = linked.with_builds(here, name)
     wish = Wish(when_free, bool(found.settings.force), any_commit)
-    return step.activate(console, found, name, wish)
+    return step.activate(console, found, name, wish, prove=_prover(found))
+
+
+def _prover(found: Scene) -> Callable[[Generation], None]:
+    """Return what proves a build that comes into force and was not proved before."""
+    from tools.rig.steps import toolkit as chain
+    from tools.rig.steps import verify as step
+
+    def prove(its: Generation) -> None:
+        profile = profiles.load(its.profile)
+        plan = chain.plan(found.settings, profile, found.root, found.env)
+        if plan.toolkit is None:
+            raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
+        report = step.verify(
+            Console(sys.stderr),
+            python=found.environment / "bin" / "python",
+            profile=profile,
+            cuobjdump=plan.toolkit.cuobjdump,
+            checkout=Path(its.checkout) if its.mode == "editable" else None,
+        )
+        if not report.ok:
+            raise step.failure(report)
+        generations.finish(dataclasses.replace(its, verified=True))
+
+    return prove
 
 
 def in_use(console: Console, **cli: str) -> Any:

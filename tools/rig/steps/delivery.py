@@ -65,11 +65,11 @@ class Delivery:
         self.python = python
         self.wheel_only = todo.mode == "wheel"
 
-    def unchanged(self, built: Path) -> Generation | None:
-        """Return what is in force when the new build is just the same."""
+    def known(self, built: Path) -> Generation | None:
+        """Return what is there already and just the same, in force or not."""
         head = self.run.record.data["head"]
         version = self.toolkit.version
-        return generation.unchanged(self.scene, built, self.todo.mode, version, head)
+        return generation.known(self.scene, built, self.todo.mode, version, head)
 
     def make(self, built: Path) -> tuple[Generation, VerifyReport | None]:
         """Make, fill and prove the new environment; nobody sees it yet.
@@ -131,7 +131,7 @@ class Delivery:
                 made,
                 self.wish,
                 head=made.head,
-                proved=None if self.wheel_only else proved,
+                proved=proved if report is None else None,
                 patience=self.patience,
                 guard=self.use.guard,
             )

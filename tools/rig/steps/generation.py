@@ -79,10 +79,12 @@ def libraries(
     return tuple((member, _where(member, moved)) for member in made)
 
 
-def unchanged(
+def known(
     found: Scene, built: Path, mode: str, toolkit: str, head: str
 ) -> Generation | None:
-    """Return the generation in force when a new one would be just the same.
+    """Return the generation that a new one would be just the same as.
+
+    It may be in force, or wait until it can be.
 
     Parameters
     ----------
@@ -91,20 +93,20 @@ def unchanged(
     mode, toolkit, head
         What the new one would be made as, with, and of.
     """
-    now = switch.active(found.root, found.environment.name)
-    if now is None or not (now.complete and now.verified):
-        return None
-    its = (now.mode, now.toolkit, now.profile)
-    if its != (mode, toolkit, found.profile.name) or not wheel.same(
-        Path(now.wheel), built
-    ):
-        return None
-    if mode == "editable":
+    wanted = (mode, toolkit, found.profile.name)
+    for one in generations.listing(found.root, found.environment.name, sizes_s=0):
+        same = one.complete and (one.mode, one.toolkit, one.profile) == wanted
+        if not same or not wheel.same(Path(one.wheel), built):
+            continue
+        if mode == "editable" and one.head != head:
+            continue
         # libraries may have been removed from the checkout, or put there by hand
-        placed = ((m, found.checkout / path) for m, path in now.libraries)
-        if now.head != head or not all(wheel.holds(built, m, f) for m, f in placed):
-            return None
-    return now
+        placed = ((m, found.checkout / path) for m, path in one.libraries)
+        if not one.active or (
+            one.verified and all(wheel.holds(built, m, file) for m, file in placed)
+        ):
+            return one
+    return None
 
 
 def carry(

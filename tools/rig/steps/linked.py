@@ -88,18 +88,53 @@ def of_scene(found: Scene) -> list[Linked]:
     return [other for other in looked if other is not None]
 
 
-def with_builds(found: Scene) -> Scene:
-    """Return the scene, or where it has no builds the one that a ``.venv`` leads to."""
-    if generations.listing(found.root, found.environment.name, sizes_s=0):
+def with_builds(found: Scene, name: str = "") -> Scene:
+    """Return the scene whose builds are meant.
+
+    That is the one that holds the build called `name`; without a name the one that a
+    checkout's ``.venv`` leads to, where only the sample is here: ``verify`` and
+    ``in-use`` look at that one, too.
+
+    Parameters
+    ----------
+    name
+        An id or its beginning; nothing for whichever was in force before.
+    """
+    if name:
+        for place in (found.environment.name, *_places(found.root)):
+            known = generations.listing(found.root, place, sizes_s=0)
+            its = next((one for one in known if one.id.startswith(name)), None)
+            if its is not None:
+                return _elsewhere(found, found.root, place, Path(its.checkout or "/"))
         return found
-    for other in of_scene(found):
-        place, root = other.environment, StateRoot(other.environment.parent.parent)
-        if generations.listing(root, place.name, sizes_s=0):
-            checkout = other.checkout
-            return dataclasses.replace(
-                found, environment=place, checkout=checkout, root=root
-            )
+    others = of_scene(found) if found.settings.source is None else []
+    first = found.is_sample or not _has_builds(found.root, found.environment.name)
+    for other in others if first else []:
+        folder = other.environment
+        root = StateRoot(folder.parent.parent)
+        if _has_builds(root, folder.name):
+            return _elsewhere(found, root, folder.name, other.checkout)
     return found
+
+
+def _places(root: StateRoot) -> list[str]:
+    try:
+        return sorted(p.name for p in root.generations.iterdir() if p.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _has_builds(root: StateRoot, place: str) -> bool:
+    return bool(generations.listing(root, place, sizes_s=0))
+
+
+def _elsewhere(found: Scene, root: StateRoot, place: str, checkout: Path) -> Scene:
+    if place == found.environment.name and root.path == found.root.path:
+        return found
+    environment = root.venvs / place
+    return dataclasses.replace(
+        found, environment=environment, checkout=checkout, root=root
+    )
 
 
 def to_prove(found: Scene) -> tuple[Path, Profile, Path | None] | None:

@@ -12,11 +12,11 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, RigError, UsageError
-from tools.rig.base.state import StateRoot, write_text
+from tools.rig.base.state import StateRoot, checked_path, write_text
 from tools.rig.builds.report import plain, sources
 from tools.rig.builds.report import sheet as sheets
 from tools.rig.builds.report.artist import Artist, Drawings
-from tools.rig.builds.report.facts import gather
+from tools.rig.builds.report.facts import compiled, gather
 from tools.rig.builds.report.page import page
 
 
@@ -43,7 +43,7 @@ def report(
     record: Mapping[str, Any],
     earlier: Mapping[str, Any] | None,
     root: StateRoot,
-    output: Path | None,
+    output: Path | str | None,
     *,
     artist: Artist | None = None,
 ) -> ReportResult:
@@ -60,7 +60,8 @@ def report(
     root
         Where logs and tools lie.
     output
-        The file or the folder to write to; one below the state root when None.
+        The file or the folder to write to; one below the state root when None or
+        empty. A text that ends in a slash names a folder, which is made.
     artist
         Who draws; tests have their own.
 
@@ -68,6 +69,8 @@ def report(
     ------
     StepFailed
         When the file cannot be written.
+    UsageError
+        When its name holds a line break.
     """
     name = str(record.get("id") or "build")
     facts = gather(
@@ -79,8 +82,9 @@ def report(
     )
     sheet = sheets.sheet(facts)
     drawn, plots, note = _drawn(sheet, root, console, artist)
-    file = output or root.make(root.path / "reports")
-    if file.is_dir():
+    file = checked_path(output) if output else root.make(root.path / "reports")
+    # a Path has lost the slash that tells
+    if file.is_dir() or str(output or "").endswith(os.sep):
         file /= f"{name}.html"
     file = file.absolute()
     write_text(file, page(facts, drawn, note))
@@ -93,7 +97,10 @@ def report(
 def chosen(
     records: Sequence[Mapping[str, Any]], build: str = ""
 ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-    """Return the record that is meant, and the finished one before it to compare with.
+    """Return the record that is meant, and an earlier one to compare it with.
+
+    That is the newest finished one of the same checkout and profile which compiled
+    something itself: what came from a cache, or was there already, took no time.
 
     Parameters
     ----------
@@ -113,7 +120,7 @@ def chosen(
         exact = [r for r in meant if r.get("id") == build]
         found = exact or meant
     else:
-        found = [r for r in readable if r.get("objects")][:1] or readable[:1]
+        found = [r for r in readable if compiled(r)][:1] or readable[:1]
     if len(found) != 1 or found[0].get("result") == "unreadable":
         raise _not_chosen(records, found, build)
     record = found[0]
@@ -153,9 +160,9 @@ def root_of(record: Mapping[str, Any]) -> StateRoot:
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two builds are of one checkout and profile, and compiled."""
-    keys = ("checkout", "profile")
-    return bool(one.get("objects")) and all(one.get(k) == other.get(k) for k in keys)
+    """Say whether `one` compiled, and is of the checkout and profile of `other`."""
+    same = all(one.get(k) == other.get(k) for k in ("checkout", "profile"))
+    return same and compiled(one, cached=False)
 
 
 def _lines(root: StateRoot, record: Mapping[str, Any], kind: str) -> list[sources.Row]:
