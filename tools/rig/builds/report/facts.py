@@ -33,6 +33,8 @@ _TOLD = (
     "checkout environment wheel machine notes"
 )
 
+_SETTINGS = ("profile", "toolchain", "compiles_at_once", "mode")
+
 
 def gather(
     record: Mapping[str, Any],
@@ -62,7 +64,7 @@ def gather(
         "steps": [s for s in record.get("steps") or [] if isinstance(s, dict)],
         "compiles": _rows(compiles, before),
         "timeline": _timeline(record, compiles, bool(events)),
-        "memory": _memory(record, compiles, samples(memory)),
+        "memory": _memory(record, compiles, samples(memory), bool(events)),
         "folders": figures.by_folder([c for c in compiles if c.kind != "link"]),
         "cache": _cache(record, compiles),
         "libraries": _libraries(record, earlier),
@@ -80,15 +82,35 @@ def libraries_of(record: Mapping[str, Any]) -> list[Row]:
     return [lib for lib in listed if isinstance(lib, dict) and "name" in lib]
 
 
+def compiled(record: Mapping[str, Any], *, cached: bool = True) -> bool:
+    """Say whether a build compiled anything.
+
+    Parameters
+    ----------
+    cached
+        Whether what came from the cache counts.
+    """
+    if "admission" not in record:
+        return bool(record.get("objects"))
+    told = record["admission"]
+    told = told if isinstance(told, dict) else {}
+    made, hits = (number(told.get(name)) or 0 for name in ("compiles", "hits"))
+    return made > (0 if cached else hits)
+
+
 def _build(record: Mapping[str, Any]) -> Row:
     plan = record.get("plan") if isinstance(record.get("plan"), dict) else {}
     assert isinstance(plan, dict)
     told = {name: record.get(name) for name in _TOLD.split()}
     jobs = number(plan.get("jobs", record.get("jobs")))
+    # ninja starts all that may wait for admission: its number is not what runs
+    only = None if "admission" in record else jobs
+    most = number(plan.get("compiles_at_once", only))
     return told | {
         "toolchain": plan.get("toolchain", record.get("toolchain")),
         "mode": plan.get("mode"),
         "jobs": None if jobs is None else int(jobs),
+        "compiles_at_once": None if most is None else int(most),
         "jobs_why": plan.get("jobs_why"),
     }
 
@@ -98,7 +120,10 @@ def _compiles(
 ) -> list[Compile]:
     checkout = str(record.get("checkout") or "")
     told = of_events(events, checkout)
-    return told or of_record(record.get("objects"), checkout)
+    if told or "admission" in record:
+        # every compile asked for admission; ninja's log has those of earlier runs too
+        return told
+    return of_record(record.get("objects"), checkout)
 
 
 def _rows(compiles: Sequence[Compile], before: Mapping[Any, float]) -> list[Row]:
@@ -164,26 +189,30 @@ def _doubt(
 
 
 def _memory(
-    record: Mapping[str, Any], compiles: Sequence[Compile], seen: Sequence[Sample]
+    record: Mapping[str, Any],
+    compiles: Sequence[Compile],
+    seen: Sequence[Sample],
+    told: bool,
 ) -> Row:
-    moved = figures.aligned(seen, compiles)
+    moved = figures.counted(figures.aligned(seen, compiles), compiles if told else [])
     source = "samples" if moved else ""
     if not moved:
         moved = figures.summed(compiles)
         source = "curves" if moved else ""
     peaks = record.get("peaks") if isinstance(record.get("peaks"), dict) else {}
     assert isinstance(peaks, dict)
-    top = max(moved, key=lambda s: s.used, default=None)
+    top = max(moved, key=lambda s: s.held, default=None)
     budgets = [s.budget for s in moved if s.budget is not None]
     over = [s for s in moved if s.budget is not None and s.used > s.budget]
     return {
         "source": source,
         "points": [
-            [round(s.t, 1), s.used, s.budget, s.running, s.waiting]
+            [round(s.t, 1), s.held, s.budget, s.running, s.waiting]
             for s in figures.thinned(moved)
         ],
         "peak_s": None if top is None else round(top.t, 1),
-        "peak_bytes": number(peaks.get("total_bytes")) if top is None else top.used,
+        "peak_bytes": number(peaks.get("total_bytes")) if top is None else top.held,
+        "others_bytes": max((s.used - s.held for s in moved), default=0) or None,
         "process_bytes": number(peaks.get("process_bytes")),
         "process_name": str(peaks.get("process_name") or ""),
         "budget_bytes": max(budgets, default=None),
@@ -228,7 +257,7 @@ def _libraries(
 
 def _times(compiles: Sequence[Compile]) -> dict[tuple[str, str], float]:
     """Return how long objects took; a cached or a failed one tells nothing."""
-    real = (c for c in compiles if c.cache != "hit" and not c.code)
+    real = (c for c in compiles if c.state not in ("hit", "failed", "link"))
     return {(c.folder, c.name): round(c.seconds, 3) for c in real}
 
 
@@ -254,9 +283,12 @@ def _earlier(
         > max(CHANGED_S, CHANGED * one["earlier_s"])
     ]
     moved.sort(key=lambda one: one["earlier_s"] - one["seconds"])
-    here = {(c.folder, c.name) for c in compiles}
+    made = [c for c in compiles if c.kind != "link"]
+    here = {(c.folder, c.name) for c in made}
+    fresh = {(c.folder, c.name) for c in made if c.state != "hit"}
     mine, its = _build(record), _build(earlier)
-    differs = [n for n in ("profile", "toolchain", "jobs", "mode") if mine[n] != its[n]]
+    differs = [n for n in _SETTINGS if None not in (mine[n], its[n])]
+    differs = [n for n in differs if mine[n] != its[n]]
     return {
         **{n: its[n] for n in ("id", "version", "commit", "started", "seconds")},
         "differs": [{"what": n, "now": mine[n], "earlier": its[n]} for n in differs],
@@ -265,7 +297,7 @@ def _earlier(
         "earlier_work_s": round(sum(one["earlier_s"] for one in both), 3),
         "slower": [one for one in moved if one["seconds"] > one["earlier_s"]],
         "faster": [one for one in moved if one["seconds"] < one["earlier_s"]][::-1],
-        "new": sorted("/".join(at) for at in here - before.keys()),
+        "new": sorted("/".join(at) for at in fresh - before.keys()),
         "not_compiled": sorted("/".join(at) for at in before.keys() - here),
     }
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from tools.rig.builds.report.sources import Compile, Row, Sample
 
@@ -56,17 +57,36 @@ def aligned(samples: Sequence[Sample], compiles: Sequence[Compile]) -> list[Samp
     """Return samples on the clock of the compiles.
 
     They count from the build's own beginning, the compiles from the first of them; the
-    first sample that saw one running ties the two together, to a second.
+    first sample that saw one running ties the two together, to a second. Where other
+    builds ran too, only memory tells that it was this build's.
     """
-    seen = next((s.t for s in samples if s.running), None)
+    seen = next((s.t for s in samples if (s.running if s.own is None else s.own)), None)
     if seen is None or not compiles:
         shift = samples[0].t if samples else 0.0
     else:
         shift = seen - compiles[0].start_s
-    moved = (
-        Sample(s.t - shift, s.used, s.budget, s.running, s.waiting) for s in samples
-    )
+    moved = (replace(s, t=s.t - shift) for s in samples)
     return [s for s in moved if s.t >= 0]
+
+
+def counted(samples: Sequence[Sample], compiles: Sequence[Compile]) -> list[Sample]:
+    """Return samples in which this build's own compiles are counted.
+
+    Without compiles, a sample that may have counted other builds' too tells nothing.
+    """
+    if not compiles:
+        return [
+            s if s.own is None else replace(s, running=None, waiting=None)
+            for s in samples
+        ]
+    return [
+        replace(
+            s,
+            running=sum(c.start_s <= s.t < c.end_s for c in compiles),
+            waiting=sum(c.start_s - c.waited_s <= s.t < c.start_s for c in compiles),
+        )
+        for s in samples
+    ]
 
 
 def summed(compiles: Sequence[Compile]) -> list[Sample]:
@@ -95,7 +115,7 @@ def thinned(samples: Sequence[Sample], most: int = MOST_POINTS) -> list[Sample]:
     best: dict[int, Sample] = {}
     for one in samples:
         key = min(most - 1, int((one.t - first) / width))
-        if key not in best or one.used > best[key].used:
+        if key not in best or one.held > best[key].held:
             best[key] = one
     return [best[key] for key in sorted(best)]
 

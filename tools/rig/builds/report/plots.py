@@ -147,7 +147,7 @@ def memory(data: dict[str, Any], width: str, units: int) -> str:
     upper.set_xlim(0, data["seconds"])
     upper.set_ylim(0, data["top"])
     _heights(upper, [v for v in data["values"] if v[0]])
-    upper.set_title("Memory of all compiles, GiB", loc="left")
+    upper.set_title("Memory of this build's compiles, GiB", loc="left")
     _labels(upper, data)
     if counted:
         lower = figure.add_axes((left, foot, across, low))

@@ -62,13 +62,23 @@ class Compile:
 
 @dataclass(frozen=True)
 class Sample:
-    """The memory of all compiles at one moment; bytes, and compiles by number."""
+    """Memory at one moment; bytes, and compiles by number.
+
+    ``used``, ``running`` and ``waiting`` are of all builds that share the machine's
+    budget, ``own`` is this build's memory; None where nobody told them apart.
+    """
 
     t: float
     used: float
     budget: float | None = None
     running: int | None = None
     waiting: int | None = None
+    own: float | None = None
+
+    @property
+    def held(self) -> float:
+        """Bytes of this build, as far as they are known apart."""
+        return self.used if self.own is None else self.own
 
 
 def rows(file: Path) -> list[Row]:
@@ -141,7 +151,8 @@ def samples(lines: Sequence[Mapping[str, Any]]) -> list[Sample]:
         if t is not None and used is not None:
             running, waiting = count(one.get("running")), count(one.get("waiting"))
             budget = number(one.get("budget"))
-            found.append(Sample(t, used, budget, running, waiting))
+            own = number(one.get("own"))
+            found.append(Sample(t, used, budget, running, waiting, own))
     return sorted(found, key=lambda s: s.t)
 
 

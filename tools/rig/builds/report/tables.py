@@ -86,8 +86,9 @@ def cache(facts: Mapping[str, Any]) -> str:
 def comparison(facts: Mapping[str, Any]) -> str:
     """Return which compiles changed since the earlier build."""
     earlier = facts["earlier"]
+    said = words.comparison(facts)
     if earlier is None:
-        return ""
+        return section("Against the build before", said, "", anchor="comparison")
     body = ""
     for word in ("slower", "faster"):
         if earlier[word]:
@@ -101,7 +102,6 @@ def comparison(facts: Mapping[str, Any]) -> str:
         if listed:
             names = "".join(f"<li>{pieces.path(n)}</li>" for n in listed[:MOST_ROWS])
             body += pieces.more(f"{len(listed)} {word}", f"<ul>{names}</ul>")
-    said = words.comparison(facts)
     return section("Against the build before", said, body, anchor="comparison")
 
 
@@ -149,8 +149,9 @@ def steps(facts: Mapping[str, Any]) -> str:
 def setting(facts: Mapping[str, Any]) -> str:
     """Return what the build was made with and from."""
     build = facts["build"]
-    jobs = build["jobs"]
-    why = f"{jobs} ({build['jobs_why']})" if build["jobs_why"] else jobs
+    most = build["compiles_at_once"]
+    why = build["jobs_why"]
+    why = f"{most} ({why})" if most and why else most or why
     rows = [
         ("Build", build["id"]),
         ("Command", build["command"]),

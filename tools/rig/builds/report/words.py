@@ -35,8 +35,8 @@ def lede(facts: Mapping[str, Any]) -> str:
     if build["seconds"]:
         word = "in" if finished(facts) else "after"
         told += f" {word} {duration(build['seconds'])}"
-    if build["jobs"]:
-        told += f" with at most {_many(build['jobs'], 'compile')} at once"
+    if build["compiles_at_once"]:
+        told += f" with at most {_many(build['compiles_at_once'], 'compile')} at once"
     told += "."
     work = made(facts)
     if work and line["source"] == "events":
@@ -93,10 +93,14 @@ def memory(facts: Mapping[str, Any]) -> str:
     if held["process_bytes"]:
         told += f" The largest process was {held['process_name']} with "
         told += f"{size(held['process_bytes'])}."
-    if budget and held["lowest_budget_bytes"] < budget:
+    others = size(held["others_bytes"]) if held["others_bytes"] else ""
+    if others:
+        told += f" Other builds held up to {others} at the same time."
+    if budget and size(held["lowest_budget_bytes"]) != size(budget):
         told += f" The budget was lowered to {size(held['lowest_budget_bytes'])}."
     if held["samples_over"]:
-        told += f" In {held['samples_over']} samples it was above the budget."
+        what = "all builds together were" if others else "it was"
+        told += f" In {held['samples_over']} samples {what} above the budget."
     if held["source"] == "curves":
         told += " The line adds up what each compile measured of itself."
     if not held["source"]:
@@ -133,7 +137,12 @@ def cache(facts: Mapping[str, Any]) -> str:
 def comparison(facts: Mapping[str, Any]) -> str:
     """Return how the earlier build differed."""
     earlier = facts["earlier"]
-    told = f"The build before is {earlier['id']}"
+    if earlier is None:
+        return (
+            "There is none to compare with: no earlier build of this checkout and "
+            "profile both went well and compiled anything."
+        )
+    told = f"The last good one that compiled anything is {earlier['id']}"
     told += f" ({earlier['commit']})." if earlier["commit"] else "."
     for one in earlier["differs"]:
         told += f" Its {_PLAIN.get(one['what'], one['what'])} was {one['earlier']},"
@@ -160,7 +169,7 @@ def changed(now: float | None, then: float | None, unit: Any) -> str:
     return f"{'+' if difference > 0 else '−'}{unit(abs(difference))}"
 
 
-_PLAIN = {"jobs": "number of compiles at once"}
+_PLAIN = {"compiles_at_once": "number of compiles at once"}
 
 
 def _many(n: int, noun: str) -> str:
