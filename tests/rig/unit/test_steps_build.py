@@ -28,7 +28,7 @@ from tools.rig.builds import record
 from tools.rig.guard.gate import InUse
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult, User
-from tools.rig.steps import activate, compiling, from_wheel
+from tools.rig.steps import activate, build_report, compiling, from_wheel
 from tools.rig.steps import build as step
 from tools.rig.steps.git_safe import GitSafeResult
 from tools.rig.steps.switching import Wish
@@ -285,6 +285,21 @@ class TestBadEnd:
         assert f"line 4 of {play.last['log']}" in caught.value.usual
         assert caught.value.hint.startswith("less ")
         assert play.last["peaks"]["total_bytes"] >= 0
+
+    @pytest.mark.parametrize("said", [True, False])
+    def test_full_disk(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch, said: bool
+    ) -> None:
+        """A full disk is the cause, whether the compiler says so or not."""
+        play.stage.compiles = 1
+        play.stage.says = ["a.cpp:1: fatal error: No space left on device"] * said
+        play.stage.says += ["no working C++ compiler"]
+        free = (9 << 30) if said else 0
+        monkeypatch.setattr(build_report.storage, "free", lambda path: (free, 99))
+        with pytest.raises(StepFailed, match="No space left on device") as caught:
+            play.build()
+        assert caught.value.hint.startswith("df -h ")
+        assert len(caught.value.details) == said
 
     def test_no_line_says_why(self, play: Play) -> None:
         """Without a decisive line the whole log is named."""

@@ -19,9 +19,12 @@ from tools.rig.builds.verdicts import VerifyReport, names_of
 from tools.rig.diagnose import examine, words
 from tools.rig.diagnose.first_error import first_error
 from tools.rig.diagnose.reader import blocks
+from tools.rig.host import storage
 from tools.rig.steps.toolkit import Pair
 
 _CHUNK = 1 << 20
+_ROOM = 64 << 20
+"""Bytes free under which a disk counts as full."""
 
 
 def place_notes(placing: PlacePlan, made: Environment) -> list[str]:
@@ -46,6 +49,38 @@ def chain_notes(chosen: PairPlan, pair: Pair, toolkits: Path) -> list[str]:
     if compiler is not None and compiler.path.is_relative_to(toolkits):
         notes.append(f"{compiler.describe()}: none of this machine fits")
     return notes
+
+
+def full_disk(title: str, log: Path, since: int, root: Path) -> StepFailed | None:
+    """Return the error for a build that a full disk has stopped, or None.
+
+    Compilers and linkers say it in many ways, or not at all, and what they were writing
+    is gone when one looks; so the free space counts as well.
+
+    Parameters
+    ----------
+    title, log, since
+        As for :func:`failure`.
+    root
+        The state root, on whose disk everything is built.
+    """
+    free, _ = storage.free(root)
+    said = ""
+    with log.open("rb") as whole:
+        whole.seek(since)
+        for line in whole:
+            if b"No space left on device" in line:
+                said = line.decode("utf-8", "replace").strip()
+                break
+    if not said and free > _ROOM:
+        return None
+    return StepFailed(
+        f"building the {title} failed: No space left on device",
+        details=[said] if said else (),
+        usual=f"The disk of {root} has {size(free)} free now; what a build was writing "
+        "is gone by then. Where TMPDIR lies on another disk, that one may be full.",
+        hint=f"df -h {shlex.quote(str(root))}, make room, then run the command again",
+    )
 
 
 def failure(title: str, code: int, log: Path, since: int) -> StepFailed:

@@ -91,7 +91,10 @@ class Compile:
             self.console.say(f"  {line}")
         self._cache_counts(setup, served.counts)
         if not result.ok:
-            raise build_report.failure(command.title, result.code, log, since)
+            full = build_report.full_disk(
+                command.title, log, since, self.scene.root.path
+            )
+            raise full or build_report.failure(command.title, result.code, log, since)
         return wheel.only_wheel(todo.wheels)
 
     def _run(
