@@ -280,8 +280,8 @@ def report(console: Console, build: str, output: str) -> Any:
     from tools.rig.steps import report as step
 
     its, earlier = step.chosen(_records(), build)
-    file = checked_path(output) if output else None
-    return step.report(console, its, earlier, step.root_of(its), file)
+    # as typed: a slash at its end names a folder
+    return step.report(console, its, earlier, step.root_of(its), output or None)
 
 
 def diagnose(console: Console, logs: Sequence[str], lang: str) -> Any:
