@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.rig.support.fakescene import Stage, scene
+from tests.rig.support.fakescene import Stage, report, scene
 from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed, UsageError
 from tools.rig.builds import generations, record
@@ -197,6 +197,27 @@ class TestActivate:
             play.activate("x")
         with pytest.raises(UsageError, match="in force already"):
             play.activate(only)
+
+    def test_unproved(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that was never proved is proved once it is in force, or goes again."""
+        first, second = play.build()["id"], play.build()["id"]
+        folder = play.at.environment.resolve().parent / first
+        mark = folder / generations.MARK
+        mark.write_text(
+            mark.read_text().replace('"verified": true', '"verified": false')
+        )
+        monkeypatch.setattr(activate.toolkit, "plan", lambda *args: play.stage.chosen)
+        good = [report("no code"), report()]
+        monkeypatch.setattr(activate.verify, "verify", lambda *a, **how: good.pop(0))
+        monkeypatch.setattr(activate.generations, "finish", play.stage.tools.finish)
+        prove = activate.prover(play.console, play.at)
+        how = {"guard": lambda *args, **more: ScanResult(), "prove": prove}
+        with pytest.raises(StepFailed, match="does not hold"):
+            activate.activate(play.console, play.at, first, Wish(), **how)
+        assert play.active == second
+        done = activate.activate(play.console, play.at, first, Wish(), **how)
+        assert done.verified and play.active == first
+        assert '"verified": true' in mark.read_text()
 
     def test_another_commit(self, play: Play) -> None:
         """An overlay's libraries are not put under sources of another commit."""

@@ -7,16 +7,18 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import UsageError
+from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.builds import generations
+from tools.rig.builds import profile as profiles
 from tools.rig.builds.generations import Generation
 from tools.rig.guard import gate
 from tools.rig.host import git
-from tools.rig.steps import switching
+from tools.rig.steps import switching, toolkit, verify
 from tools.rig.steps.alone import alone
 from tools.rig.steps.git_safe import GitSafeResult, git_safe
 from tools.rig.steps.scene import Scene
@@ -110,3 +112,28 @@ def activate(
         round(time.monotonic() - began, 2),
         tuple(over),
     )
+
+
+def prover(console: Console, found: Scene) -> Callable[[Generation], None]:
+    """Return what proves a build of a scene that was not proved before.
+
+    What it returns raises RigError when the build is not what it should be.
+    """
+
+    def prove(its: Generation) -> None:
+        profile = profiles.load(its.profile)
+        plan = toolkit.plan(found.settings, profile, found.root, found.env)
+        if plan.toolkit is None:
+            raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
+        report = verify.verify(
+            console,
+            python=found.environment / "bin" / "python",
+            profile=profile,
+            cuobjdump=plan.toolkit.cuobjdump,
+            checkout=Path(its.checkout) if its.mode == "editable" else None,
+        )
+        if not report.ok:
+            raise verify.failure(report)
+        generations.finish(replace(its, verified=True))
+
+    return prove

@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,8 @@ from typing import Any
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.state import StateRoot, checked_path
-from tools.rig.builds import generations, record, survey, target
 from tools.rig.builds import profile as profiles
-from tools.rig.builds.generation import Generation
+from tools.rig.builds import record, survey, target
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
@@ -170,31 +167,7 @@ def activate(
     here = scene(console, cli, lay_out=False, python=False)
     found = linked.with_builds(here, name)
     wish = Wish(when_free, bool(found.settings.force), any_commit)
-    return step.activate(console, found, name, wish, prove=_prover(found))
-
-
-def _prover(found: Scene) -> Callable[[Generation], None]:
-    """Return what proves a build that comes into force and was not proved before."""
-    from tools.rig.steps import toolkit as chain
-    from tools.rig.steps import verify as step
-
-    def prove(its: Generation) -> None:
-        profile = profiles.load(its.profile)
-        plan = chain.plan(found.settings, profile, found.root, found.env)
-        if plan.toolkit is None:
-            raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
-        report = step.verify(
-            Console(sys.stderr),
-            python=found.environment / "bin" / "python",
-            profile=profile,
-            cuobjdump=plan.toolkit.cuobjdump,
-            checkout=Path(its.checkout) if its.mode == "editable" else None,
-        )
-        if not report.ok:
-            raise step.failure(report)
-        generations.finish(dataclasses.replace(its, verified=True))
-
-    return prove
+    return step.activate(console, found, name, wish, prove=step.prover(console, found))
 
 
 def in_use(console: Console, **cli: str) -> Any:
