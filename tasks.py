@@ -394,6 +394,7 @@ def _typed(given: dict[str, Any], *also: str) -> dict[str, Any]:
         speculative="tokens predicted ahead",
         eager="without CUDA graphs",
         text_only="without vision",
+        upstream="a release of vLLM serves, and not the fork",
     )
 )
 def capacity(
@@ -410,6 +411,7 @@ def capacity(
     speculative: str = "",
     eager: bool = False,
     text_only: bool = False,
+    upstream: bool = False,
 ) -> None:
     """Tell whether a model fits on cards, and how much context, from its headers."""
     words = {k: v for k, v in locals().items() if k not in ("c", "json", "model")}

@@ -175,6 +175,7 @@ def _room(planned: Planned, model: ModelFolder, parser: Parser) -> Iterator[Prob
         sequences=_whole(planned, "max_num_seqs") or 256,
         speculative=_draft_tokens(planned),
         vision=planned.options.last("language_model_only") is None,
+        upstream=volta.BACKEND not in parser.backends,
     )
     kind = planned.options.last("kv_cache_dtype")
     if kind is not None:
