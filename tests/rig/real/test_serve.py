@@ -246,11 +246,14 @@ def test_stop_waits_without_a_drain_of_the_server(site: Site) -> None:
 def test_nonsense_is_not_ready(site: Site) -> None:
     """A model that computes NaN answers 200 with no text: it is refused and ended."""
     plan = vllm_cpu.plan(site.root.path, site.models["nan"], "nan", python=site.python)
+    neighbours = vllm_cpu.traces(site.record.session, plan.port).mapped
     with (
-        vllm_cpu.nothing_left_in_shm(site.root.path),
+        vllm_cpu.nothing_left_in_shm(site.root.path, "nan") as mapped,
         pytest.raises(StepFailed) as caught,
     ):
         serve(quiet(), plan, site.root, timeout=400)
+    assert mapped
+    assert vllm_cpu.traces(site.record.session, plan.port).mapped == neighbours
     assert "no text" in caught.value.what
     assert "NaN" in caught.value.usual
     assert records.load(site.root, "nan") is None

@@ -188,10 +188,14 @@ def traces(session: int, port: int) -> Traces:
 
 
 @contextmanager
-def nothing_left_in_shm(root: Path) -> Iterator[None]:
+def nothing_left_in_shm(
+    root: Path, name: str = "", *, within: float = 15.0
+) -> Iterator[dict[str, int]]:
     """Fail when files stay in /dev/shm that a server below `root` ever mapped.
 
-    Others' servers come and go on this machine and leave theirs.
+    Others' servers come and go on this machine and leave theirs. With a `name` only
+    that server counts: one beside it that lives on rightly keeps its files. Gives the
+    files, with their inodes, as they are seen.
     """
     seen: dict[str, int] = {}
     done = threading.Event()
@@ -199,16 +203,18 @@ def nothing_left_in_shm(root: Path) -> Iterator[None]:
     def watch() -> None:
         while not done.wait(0.3):
             for record in records.listing(StateRoot(root)):
-                seen.update(shared_memory.mapped(session_members(record.session)))
+                if name in ("", record.name):
+                    pids = session_members(record.session)
+                    seen.update(shared_memory.mapped(pids))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
-        yield
+        yield seen
     finally:
         done.set()
         thread.join()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + within
     while (left := [p for p in seen if os.path.exists(p)]) and (
         time.monotonic() < deadline
     ):
