@@ -129,7 +129,8 @@ class TestPlacing:
         first = stage.run()
         made = first.environment
         assert made.link == stage.checkout / ".venv"
-        assert made.link.resolve() == made.path and works(made.path)
+        assert Path(os.readlink(made.link)) == made.path and works(made.path)
+        assert made.path.resolve() == made.bench
         assert made.path.is_relative_to(stage.env["HOME"])
         stamp = (made.path / "pyvenv.cfg").stat().st_mtime_ns
         second = stage.run()
@@ -238,6 +239,8 @@ class TestFullDisk:
             if begun:
                 for folder in (root, its.root.venvs, its.root.deps, its.deps):
                     its.root.make(folder)
+                its.root.make(its.root.generations)
+                its.root.make(its.root.benches)
                 its.root.make(its.root.cache)
                 its.root.make(its.root.tmp)
             filler = small / "filler"
@@ -368,7 +371,7 @@ class TestBroken:
         (first.path / "pyvenv.cfg").unlink()
         again = stage.run()
         assert again.plan.existing == "broken" and works(first.path)
-        assert (first.path.parent / f"{first.path.name}.broken" / "bin").is_dir()
+        assert (first.bench.parent / f"{first.bench.name}.broken" / "bin").is_dir()
 
     def test_a_broken_environment_in_use_is_left(self, stage: Stage) -> None:
         """Who runs from it keeps its files, until told to leave or overridden."""
@@ -383,19 +386,19 @@ class TestBroken:
                 stage.run()
             assert caught.value.code == ExitCode.IN_USE
             assert caught.value.lines()[0].startswith(f"{server.pid} {made.python}")
-            assert list(made.path.parent.glob("*.broken")) == []
+            assert list(made.bench.parent.glob("*.broken")) == []
             stage.run(force=True)
             assert works(made.path)
-            assert len(list(made.path.parent.glob("*.broken"))) == 1
+            assert len(list(made.bench.parent.glob("*.broken"))) == 1
 
     def test_left_overs_of_a_killed_run_are_swept(self, stage: Stage) -> None:
         """What a dead process left beside the environment goes away."""
         first = stage.run().environment
         gone = subprocess.Popen(["true"])
         gone.wait()
-        left = first.path.with_name(f".{first.path.name}.{gone.pid}-abcdef")
+        left = first.bench.with_name(f".{first.bench.name}.{gone.pid}-abcdef")
         left.mkdir()
-        shutil.rmtree(first.path)
+        shutil.rmtree(first.bench)
         stage.run()
         assert not left.exists()
 
