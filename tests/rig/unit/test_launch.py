@@ -298,9 +298,11 @@ def test_child_that_is_not_there(
     score: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A missing compiler is named."""
+    before = signal.getsignal(signal.SIGTERM)
     one = child("/no/such/compiler")
     assert one.run().code == 127
     assert "/no/such/compiler" in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.allow_process

@@ -19,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # of Python's own, only what has been loaded before us is free
     import signal
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 else:
     # the same without its names for people, which take 6 ms to make
     import _signal as signal
@@ -89,6 +90,18 @@ class Child:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         kept = {signal.SIGCHLD: signal.signal(signal.SIGCHLD, lambda *_: None)}
+        pid, told = 0, 0
+
+        def pass_on(signum: int, frame: object) -> None:
+            nonlocal told
+            ended.stopped, told = True, signum
+            if pid:
+                os.kill(pid, signum)
+
+        # before there is a compiler: else a signal could end us alone
+        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            if signal.getsignal(one) != signal.SIG_IGN:
+                kept[one] = signal.signal(one, pass_on)
         # as the tree's, while the compiler takes it over
         _set_score(self._score)
         try:
@@ -96,25 +109,16 @@ class Child:
         except OSError as exc:
             os.write(2, f"cannot start {self._words[0]}: {exc.strerror}\n".encode())
             ended.code = _NOT_STARTED
+            _restore(kept, woken, wake)
             return ended
+        if told:
+            os.kill(pid, told)
         # of the two, the large one dies first
         _set_score(self._score // 2)
-
-        def pass_on(signum: int, frame: object) -> None:
-            ended.stopped = True
-            os.kill(pid, signum)
-
-        for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            if signal.getsignal(one) != signal.SIG_IGN:
-                kept[one] = signal.signal(one, pass_on)
         mark = f"RIG_COMPILE={self._ident}" if self._cache == "sccache" else ""
         use = Use(pid, mark)
         self._follow(pid, woken, use, ended)
-        for one, handler in kept.items():
-            signal.signal(one, handler)
-        signal.set_wakeup_fd(-1)
-        os.close(woken)
-        os.close(wake)
+        _restore(kept, woken, wake)
         ended.cache = self._hit_or_miss(use, ended.code)
         ended.killed = ended.code in _KILLED or (ended.code != 0 and self._say_killed())
         return ended
@@ -228,6 +232,15 @@ def _append(file: str, text: bytes) -> None:
     except OSError:
         # the cache would not have failed either
         return
+
+
+def _restore(kept: Mapping[Any, Any], woken: int, wake: int) -> None:
+    """Give signals back to whom they belonged before a run."""
+    for one, handler in kept.items():
+        signal.signal(one, handler)
+    signal.set_wakeup_fd(-1)
+    os.close(woken)
+    os.close(wake)
 
 
 def _memory_file() -> int:
