@@ -399,7 +399,7 @@ def _typed(given: dict[str, Any], *also: str) -> dict[str, Any]:
 )
 def capacity(
     c: Context,
-    model: str,
+    model: str = "",
     json: bool = False,
     profile: str = "",
     tp: str = "",
@@ -578,9 +578,9 @@ def serve_unit(
 )
 def serve_router(
     c: Context,
-    kind: str,
     server: list[str],
     model: list[str],
+    kind: str = "",
     environment: str = "",
     name: str = "",
     host: str = "",

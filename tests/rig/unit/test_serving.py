@@ -72,6 +72,14 @@ def test_capacity(desk: Desk) -> None:
         assert args[1] == Path("/m") and how == {"cache_dtype": "fp8", "sm": sm}
 
 
+def test_what_is_missing(desk: Desk) -> None:
+    """A model and a router must be named."""
+    with pytest.raises(UsageError, match="which model"):
+        serving.capacity(desk.console, "", "", "")
+    with pytest.raises(UsageError, match="which router: llama-swap"):
+        serving.serve_router(desk.console, "", [], [], {}, output="", **CLI)
+
+
 class TestStart:
     """``serve-tp2``."""
 

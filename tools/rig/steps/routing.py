@@ -169,8 +169,13 @@ def write_nginx(
     write_text(file, nginx.config(backends, site))
     found = check(file)
     notes = ["take a replica out before you stop it: write down behind it and reload"]
-    if any(one.api_key_file for one in backends) and keys is None:
+    if keys is None and any(one.api_key_file for one in backends):
         notes.append("each replica asks for its own key: give all of them the same")
+    elif not all(_same_key(one, wish) for one in backends):
+        notes.append(
+            "a replica asks for another key than this one, which is passed on: it will "
+            "refuse every request"
+        )
     return Routed(
         kind=wish.kind,
         files=tuple(map(os.fspath, files)),
@@ -184,6 +189,12 @@ def write_nginx(
             "sudo nginx -t && sudo nginx -s reload",
         ),
     )
+
+
+def _same_key(one: Backend, wish: Wish) -> bool:
+    if one.api_key_file is None or wish.api_key_file is None:
+        return True
+    return probe.read_key(one.api_key_file) == probe.read_key(wish.api_key_file)
 
 
 def _listen(wish: Wish) -> str:

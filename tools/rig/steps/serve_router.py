@@ -75,7 +75,8 @@ def serve_router(
     """
     _check(wish)
     backend.check(backends, running=wish.kind != "llama-swap")
-    folder = output or root.make(root.path / "routers")
+    # as a whole path: the check reads it from a folder of its own
+    folder = output.absolute() if output else root.make(root.path / "routers")
     label = str(re.sub(r"[^A-Za-z0-9_.-]", "-", wish.name or backends[0].name))
     planned = None
     if wish.memory:

@@ -30,6 +30,8 @@ def capacity(
     """Tell whether a model fits on cards, from its headers alone."""
     from tools.rig.steps import capacity as step
 
+    if not model:
+        raise UsageError("which model?", hint="invoke capacity --model FOLDER")
     sm = min(profiles.load(profile).sms) if profile else 70
     options = step.options_for(**words)
     return step.capacity(
@@ -119,6 +121,9 @@ def serve_router(
     from tools.rig.serve.routers import backend
     from tools.rig.steps import serve_router as step
 
+    if not kind:
+        kinds = ", ".join(step.KINDS)
+        raise UsageError(f"which router: {kinds}?", hint="invoke --help serve-router")
     wish = step.Wish(
         kind,
         name=typed["name"],

@@ -108,7 +108,9 @@ def key_map(key: str) -> str:
             usual="Letters, digits and . _ ~ + / = - are possible.",
             hint="openssl rand -hex 32 > FILE",
         )
-    return f'"Bearer {key}" 1;\n'
+    # a plain text would be compared without regard to case
+    exact = key.replace(".", r"\.").replace("+", r"\+")
+    return f'"~^Bearer {exact}$" 1;\n'
 
 
 def command(file: str) -> list[str]:
