@@ -149,7 +149,8 @@ def test_key_of_the_site(front: Front) -> None:
     server = StandIn("m")
     with front.nginx(server, api_key_file=front.key_file()):
         assert Stream(front.port, "m").refused() == 401
-        assert Stream(front.port, "m", key="wrong").refused() == 401
+        for wrong in ("wrong", KEY.swapcase(), KEY + "x", KEY[:-1]):
+            assert Stream(front.port, "m", key=wrong).refused() == 401
         assert server.asked == []
         assert Stream(front.port, "m", key=KEY).rest() == [*WORDS]
         assert status_of(front.port, "/health") == 200

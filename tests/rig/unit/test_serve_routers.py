@@ -200,6 +200,11 @@ def test_nginx_refuses() -> None:
         nginx.key_map('a"; 1')
 
 
+def test_key_is_exact() -> None:
+    """Upper and lower case differ, and a dot stands for itself alone."""
+    assert nginx.key_map("Ab.c+d=") == '"~^Bearer Ab\\.c\\+d=$" 1;\n'
+
+
 class Desk:
     """Writes routers' files into a folder."""
 
