@@ -86,7 +86,7 @@ class TestGate:
         result = gate.guard(Console(out), VENV, None, force=True, look=says(found))
         assert result == found
         assert "87221 /srv/venvs/one/bin/python" in out.getvalue()
-        assert "ONECAT_FORCE=1: building although" in out.getvalue()
+        assert "ONECAT_FORCE=1: going on although" in out.getvalue()
 
     def test_patience(self) -> None:
         """The last processes of a killed build are given time to leave."""

@@ -150,7 +150,7 @@ def guard(
         raise InUse(venv, found)
     for line in process_lines(found):
         console.say(line)
-    console.mark("warn", "ONECAT_FORCE=1: building although the above may break")
+    console.mark("warn", "ONECAT_FORCE=1: going on although the above may break")
     return found
 
 

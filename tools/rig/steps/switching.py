@@ -97,7 +97,8 @@ def switch_on(
         to,
         head=head,
         force=wish.any_commit,
-        before=look,
+        # whom it is switched over was said once
+        before=None if wish.force else look,
     )
     try:
         if not wish.force:

@@ -55,7 +55,7 @@ def plan_jobs(asked: int | None, origin: str, budget_bytes: int, cores: int) -> 
     waiting = min(_MOST_WAITING, max(_LEAST_WAITING, room))
     cap = cores if asked is None else min(asked, cores)
     budget = f"up to {budget_bytes / GIB:.1f} GiB for all together"
-    if asked is None:
+    if asked is None or asked > cores:
         return JobPlan(cores + waiting, cap, f"at most {cores} (cores), {budget}")
     return JobPlan(cap + waiting, cap, f"at most {cap} ({origin} says so), {budget}")
 
