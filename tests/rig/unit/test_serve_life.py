@@ -22,7 +22,13 @@ import pytest
 from tests.rig.support.alive import survivors
 from tests.rig.support.vllm_cpu import free_port
 from tools.rig.base.console import Console
-from tools.rig.base.errors import ExitCode, InUseError, StepFailed, UsageError
+from tools.rig.base.errors import (
+    CannotError,
+    ExitCode,
+    InUseError,
+    StepFailed,
+    UsageError,
+)
 from tools.rig.base.state import StateRoot
 from tools.rig.guard.lock import BuildLock
 from tools.rig.host.gpu import Card, Gpus, Use
@@ -335,6 +341,133 @@ def test_drain_of_a_busy_server(desk: Desk) -> None:
     assert time.monotonic() - start > 1.0
     assert not gone.drained
     assert "waiting for 3 request(s)" in desk.said.getvalue()
+
+
+def test_drained_only_when_asked_and_seen(desk: Desk) -> None:
+    """Nothing was drained unasked, nor of a server that was killed."""
+    desk.serve(desk.plan())
+    assert serve_stop(desk.console, desk.root, drain=5).drained
+    desk.serve(desk.plan())
+    assert not serve_stop(desk.console, desk.root).drained
+    desk.serve(replace(desk.plan(), drain_s=3))
+    assert serve_stop(desk.console, desk.root).drained
+    for drain in (None, 0, 5):
+        desk.serve(replace(desk.plan("child"), drain_s=3))
+        os.kill(desk.record().pid, signal.SIGKILL)
+        assert survivors([desk.record().pid], 5) == []
+        assert not serve_stop(desk.console, desk.root, drain=drain).drained
+
+
+def test_full_disk_stops_nobody_from_stopping(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that cannot be written is a warning; the server ends all the same."""
+    desk.serve(desk.plan("child"))
+    record = desk.record()
+    pids = [m.pid for m in members.of(record)]
+
+    def full(path: Path, data: object) -> None:
+        raise StepFailed(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(records, "write_json", full)
+    gone = serve_stop(desk.console, desk.root)
+    assert set(gone.ended) == set(pids)
+    assert survivors(pids, 2) == []
+    assert records.listing(desk.root) == []
+    assert "warning: cannot write" in desk.said.getvalue()
+
+
+def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C stays Ctrl-C where the record cannot be put back."""
+    desk.serve(desk.plan("busy"))
+
+    def full(root: StateRoot, record: ServerRecord) -> None:
+        raise StepFailed("cannot write it: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "save", full)
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            serve_stop(desk.console, desk.root, drain=30)
+    assert members.api_alive(desk.record())
+
+
+def test_somebody_elses_server_is_not_waited_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may neither write its record nor end it is told so at once."""
+    desk.serve(desk.plan("busy"))
+
+    def closed(root: StateRoot, record: ServerRecord) -> None:
+        raise StepFailed("cannot write it: Permission denied")
+
+    start = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "save", closed)
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(CannotError, match="belongs to"):
+            serve_stop(desk.console, desk.root, drain=30)
+    assert time.monotonic() - start < 10
+    assert members.api_alive(desk.record())
+
+
+def test_broken_record_keeps_its_name(desk: Desk) -> None:
+    """Status names a record that was cut, and no server takes its name."""
+    desk.serve(desk.plan(name="two"))
+    file = records.path_of(desk.root, "one")
+    file.write_text("{")
+    for name in ("", "one"):
+        report = serve_status(desk.console, desk.root, name, deep=False)
+        assert report.exit_code == ExitCode.FAILED
+        row = report.to_json()["servers"][0]
+        assert (row["name"], row["state"]) == ("one", "unknown")
+        assert str(file) in row["reason"]
+        assert row["notes"] == [f"hint: mv {file} {file}.broken"]
+    assert [s.name for s in report.servers] == ["one"]
+    said = desk.said.getvalue()
+    assert "one is unknown: cannot read" in said and f"hint: mv {file}" in said
+    assert "no server is recorded" not in said
+    with pytest.raises(InUseError, match="the name one is taken") as caught:
+        desk.serve(desk.plan())
+    assert caught.value.hint.startswith(f"mv {file} {file}.broken")
+    assert file.read_text() == "{"
+    both = serve_status(desk.console, desk.root, deep=False).servers
+    assert [s.state for s in both] == [State.UNKNOWN, State.READY]
+    good = serve_status(desk.console, desk.root, "two", deep=False)
+    assert good.exit_code == ExitCode.OK
+
+
+def test_status_without_servers(desk: Desk) -> None:
+    """A root where no server was ever started has none, and that is no fault."""
+    report = serve_status(desk.console, desk.root)
+    assert report.exit_code == ExitCode.OK
+    assert report.to_json() == {"servers": []}
+    assert "no server is recorded" in desk.said.getvalue()
+
+
+def test_key_that_was_changed(desk: Desk, tmp_path: Path) -> None:
+    """A server whose key file no longer opens it is degraded, with the reason."""
+    key = tmp_path / "key"
+    key.write_text("sesame\n")
+    plan = replace(desk.plan("refuse"), api_key_file=key)
+    record, daemon = life.begin(desk.root, plan, ask=lambda: NO_CARDS)
+    with daemon:
+        daemon.release()
+    _listens(record)
+    record.ready = time.time()
+    records.save(desk.root, record)
+    seen = look.look(desk.root, record, gpus=lambda: NO_CARDS)
+    assert seen.state is State.DEGRADED
+    assert f"the key in {key} is not the one" in seen.reason
+    assert "HTTP 401" in seen.reason
+    key.write_text("two words")
+    seen = look.look(desk.root, record, gpus=lambda: NO_CARDS)
+    assert seen.state is State.DEGRADED and "more than one word" in seen.reason
+    key.unlink()
+    for deep in (True, False):
+        seen = look.look(desk.root, record, deep=deep, gpus=lambda: NO_CARDS)
+        assert seen.state is State.DEGRADED and f"no key in {key}" in seen.reason
 
 
 def test_interrupted_drain_goes_on_serving(desk: Desk) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.rig.support.fakeproc import FakeProc
-from tools.rig.base.errors import UsageError
+from tools.rig.base.errors import StepFailed, UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.host.gpu import Card, Gpus, Use
-from tools.rig.serve import cards, loading, members, metrics, probe
+from tools.rig.serve import cards, loading, members, metrics, probe, safe
 from tools.rig.serve import record as records
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.record import ServerRecord
@@ -86,15 +86,29 @@ def test_record_comes_back(tmp_path: Path) -> None:
     assert records.listing(root) == []
 
 
-def test_broken_records_are_passed_over(tmp_path: Path) -> None:
-    """A file that is no record hides no other server."""
+def test_broken_records_are_named(tmp_path: Path) -> None:
+    """A file that is no record hides no other server, and is not hidden itself."""
     root = StateRoot(tmp_path)
     records.save(root, a_record())
     folder = records.folder(root)
     (folder / "cut.json").write_text("{")
     (folder / "other.json").write_text('{"name": "other"}')
     (folder / "list.json").write_text("[]")
+    (folder / "null.json").write_text("null")
+    (folder / "moved.json").write_bytes((folder / "qwen.json").read_bytes())
+    odd = {**a_record().to_json(), "name": "odd", "port": "8000"}
+    (folder / "odd.json").write_text(json.dumps(odd))
+    (folder / ".hidden.json").write_text("{")
     assert [r.name for r in records.listing(root)] == ["qwen"]
+    bad = records.broken(root)
+    names = ["cut", "list", "moved", "null", "odd", "other"]
+    assert [one.name for one in bad] == names
+    for one in bad:
+        assert str(one.file) in one.problem
+        assert one.hint == f"mv {one.file} {one.file}.broken"
+        with pytest.raises(StepFailed, match="cannot read"):
+            records.load(root, one.name)
+    assert records.broken(StateRoot(tmp_path / "none")) == []
 
 
 @pytest.mark.parametrize("name", ["", ".x", "a/b", "a\nb"])
@@ -228,6 +242,75 @@ def test_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"two words", "more than one word"),
+        (b"one\ntwo\n", "more than one word"),
+        (b"a" * 4097, "more than 4096 bytes"),
+        (b"ses\0ame", "control characters"),
+        (b"ses\x1b[0mame", "control characters"),
+        (b"\x0bsesame", "control characters"),
+        ("ses\u0085ame".encode(), "control characters"),
+        ("\ufeffsesame".encode(), "HTTP header"),
+        ("ses\u0105me".encode(), "HTTP header"),
+        (b"ses\xff\xfeame", "HTTP header"),
+    ],
+)
+def test_what_is_no_key(tmp_path: Path, data: bytes, problem: str) -> None:
+    """A file with anything but one word is named, and its content never is."""
+    file = tmp_path / "key"
+    file.write_bytes(data)
+    file.chmod(0o600)
+    for use in (probe.read_key, lambda where: [*safe.of_key(where)]):
+        with pytest.raises(UsageError, match=problem) as caught:
+            use(file)
+        said = " ".join(caught.value.lines()).replace(str(file), "FILE")
+        assert "there is no usable key in FILE" in said
+        assert "ame" not in said and "two" not in said and "aaa" not in said
+
+
+def test_what_is_no_key_file(tmp_path: Path) -> None:
+    """A pipe, a folder and a device are refused at once; a link to a file is none."""
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="no regular file"):
+            probe.read_key(file)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="cannot read the key in"):
+        probe.read_key(tmp_path / "loop")
+    (tmp_path / "key").write_bytes(b" \t" + b"a" * 4090 + b"\r\n")
+    (tmp_path / "link").symlink_to("key")
+    assert probe.read_key(tmp_path / "link") == "a" * 4090
+    (tmp_path / "key").write_text(" \n")
+    assert probe.read_key(tmp_path / "link") == ""
+    assert probe.read_key(tmp_path / "key" / "x") == ""
+
+
+def test_a_key_that_no_header_carries() -> None:
+    """A key of the environment that cannot be sent is told without being shown."""
+    for key in ("ses\u0105me", "ses\name"):
+        got = probe.ask(a_record(port=1), "/health", timeout=1.0, key=key)
+        assert got.status == 0
+    said = probe.ask(a_record(port=1), "/health", timeout=1.0, key="ses\u0105me")
+    assert said.problem == "the API key cannot be sent in an HTTP header"
+
+
+def test_whose_key_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's own user hears of its key file, others are kept out of it."""
+    no = probe.Completion("HTTP 401", refused=True, status=401)
+    record = a_record(pid=4194303, api_key_file=os.fspath(tmp_path / "key"))
+    assert probe.key_for(record) == ("", f"there is no key in {tmp_path}/key")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert probe.key_fault(record, "gone", no) == "gone"
+    assert "is not the one" in probe.key_fault(record, "", no)
+    assert probe.key_fault(record, "", None) == ""
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    assert probe.key_fault(record, "gone", no) == ""
+    record.api_key_file = None
+    assert probe.key_fault(record, "", no) == ""
+
+
+@pytest.mark.parametrize(
     ("facts", "state", "reason"),
     [
         (Facts(alive=False, end="gone", orphans=("PID 7 (x)",)), State.DEAD, "PID 7"),
@@ -241,6 +324,12 @@ def test_key(tmp_path: Path) -> None:
         (Facts(alive=True, stopped=("PID 9",)), State.DEGRADED, "PID 9"),
         (Facts(alive=True, probe="HTTP 500"), State.DEGRADED, "HTTP 500"),
         (Facts(alive=True, probe="401", refused=True), State.READY, "not probed"),
+        (
+            Facts(alive=True, probe="HTTP 401", refused=True, key="no key in F"),
+            State.DEGRADED,
+            "not probed: no key in F: HTTP 401",
+        ),
+        (Facts(alive=True, key="no key"), State.DEGRADED, "not probed: no key"),
         (
             Facts(alive=True, probe="late", timed_out=True, moved=False),
             State.HUNG,

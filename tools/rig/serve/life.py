@@ -54,8 +54,9 @@ def begin(
     Raises
     ------
     InUseError
-        When a server of that name or on that port runs, when something else has the
-        port, or when the environment is being built.
+        When a server of that name or on that port runs, when the record of that name
+        cannot be read, when something else has the port, or when the environment is
+        being built.
     RigError
         When it cannot be started or recorded.
     """
@@ -202,6 +203,13 @@ def how_it_ended(record: ServerRecord) -> str:
 
 def _check(root: StateRoot, plan: ServePlan) -> None:
     """Refuse what another server, or another program, is in the way of."""
+    for bad in records.broken(root):
+        if bad.name == plan.name:
+            raise InUseError(
+                f"the name {plan.name} is taken: {bad.problem}",
+                usual="A server of that name may run, and would never be found again.",
+                hint=f"{bad.hint}, or take another --name",
+            )
     for other in records.listing(root):
         running = members.of(other)
         if not running:

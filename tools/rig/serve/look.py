@@ -66,7 +66,8 @@ class ServerStatus:
     @property
     def bad(self) -> bool:
         """Whether somebody should do something."""
-        return self.state in (State.DEGRADED, State.HUNG, State.DEAD)
+        fine = (State.STARTING, State.READY, State.DRAINING)
+        return self.state not in fine
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -107,11 +108,11 @@ def look(
     there = members.note(record)
     alive = members.api_alive(record)
     ready = record.ready is not None
-    health, seen = 0, _Seen(None, None, 0.0, None, True)
+    health, wrong, seen = 0, "", _Seen(None, None, 0.0, None, True)
     if alive:
         answer = probe.health(record, probe_s if deep and probe_s < 2 else _limit(deep))
         health = answer.status
-        key = probe.key_of(record)
+        key, wrong = probe.key_for(record)
         asks = deep and (health == 200 or (ready and not health))
         seen = _count(record, key, probe_s if asks else 0.0)
         # what a signal stopped shows that only after a moment
@@ -127,6 +128,7 @@ def look(
         probe=None if said is None else said.problem,
         timed_out=said is not None and said.timed_out,
         refused=said is not None and said.refused,
+        key=probe.key_fault(record, wrong, said) if alive else "",
         moved=seen.moved,
         used_cpu=seen.used_cpu,
         stopped=tuple(_named(m) for m in there if m.state in "Tt"),

@@ -11,17 +11,21 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base.errors import UsageError
 from tools.rig.host import processes
 from tools.rig.serve.record import ServerRecord
 
 PROMPT = "The capital of France is"
 _MOST_BYTES = 8 << 20
+_KEY_BYTES = 4096
+_WHITE = " \t\r\n"
 _LOOK_CLOSER = 16
 """Tokens of the second request, where the first left doubts."""
 
@@ -54,7 +58,7 @@ class Completion:
 
     ``refused`` means that the server answered, and did so without trying (a wrong key,
     no such model): that says nothing about the engine. ``nonsense`` means that it did
-    try, and what came out is no text.
+    try, and what came out is no text. ``status`` is that of the answer; 0: unknown.
     """
 
     problem: str
@@ -63,6 +67,7 @@ class Completion:
     timed_out: bool = False
     refused: bool = False
     nonsense: bool = False
+    status: int = 0
 
     @property
     def ok(self) -> bool:
@@ -104,6 +109,9 @@ def ask(
         return Answer(got.status, got.read(_MOST_BYTES))
     except TimeoutError:
         return Answer(0, problem=f"no answer within {timeout:.0f} s", timed_out=True)
+    except ValueError:
+        # its words would show the key
+        return Answer(0, problem="the API key cannot be sent in an HTTP header")
     except (OSError, http.client.HTTPException) as exc:
         words = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         return Answer(0, problem=words)
@@ -165,7 +173,13 @@ def doubtful(text: str) -> bool:
 
 
 def key_of(record: ServerRecord, env: Mapping[str, str] | None = None) -> str:
-    """Return the API key: from its file, the server's environment, or ours."""
+    """Return the API key: from its file, the server's environment, or ours.
+
+    Raises
+    ------
+    UsageError
+        See :func:`read_key`.
+    """
     env = os.environ if env is None else env
     if record.api_key_file:
         return read_key(Path(record.api_key_file))
@@ -173,13 +187,84 @@ def key_of(record: ServerRecord, env: Mapping[str, str] | None = None) -> str:
     return processes.variable(record.pid, name) or env.get(name, "")
 
 
-def read_key(file: Path) -> str:
-    """Return the first line of a key file, or "" where it cannot be read."""
+def key_for(record: ServerRecord) -> tuple[str, str]:
+    """Return a server's API key, and what is wrong with the file that holds it."""
     try:
-        lines = file.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError):
+        key = key_of(record)
+    except UsageError as exc:
+        return "", exc.what
+    missing = bool(record.api_key_file) and not key
+    return key, f"there is no key in {record.api_key_file}" if missing else ""
+
+
+def key_fault(record: ServerRecord, wrong: str, said: Completion | None) -> str:
+    """Return what is wrong with a server's key file, or "".
+
+    Somebody else's file is private, and being kept out of it says nothing.
+
+    Parameters
+    ----------
+    wrong
+        What :func:`key_for` said of the file.
+    said
+        The answer to its key.
+    """
+    if not record.api_key_file or os.geteuid() not in (0, record.uid):
         return ""
-    return lines[0] if lines else ""
+    if not wrong and said is not None and said.status in (401, 403):
+        return f"the key in {record.api_key_file} is not the one that it wants"
+    return wrong
+
+
+def read_key(file: Path) -> str:
+    """Return the one word of a key file; "" where there is no file, or nothing in it.
+
+    Everything that uses such a file reads it here.
+
+    Raises
+    ------
+    UsageError
+        When it cannot be read, is no regular file, or holds what is no key; its
+        content is never shown.
+    """
+    hint = "write one line with the key, and nothing else, into it"
+    try:
+        # opening a pipe would wait for somebody who writes
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            regular = stat.S_ISREG(os.fstat(fd).st_mode)
+            data = os.read(fd, _KEY_BYTES + 1) if regular else b""
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as exc:
+        raise UsageError(
+            f"cannot read the key in {file}: {exc.strerror}", hint=hint
+        ) from exc
+    problem = "" if regular else "it is no regular file"
+    text, fault = _one_word(data)
+    if problem or fault:
+        raise UsageError(
+            f"there is no usable key in {file}: {problem or fault}", hint=hint
+        )
+    return text
+
+
+def _one_word(data: bytes) -> tuple[str, str]:
+    """Return the word that a key file holds, or why that is no key."""
+    if len(data) > _KEY_BYTES:
+        return "", f"it has more than {_KEY_BYTES} bytes"
+    try:
+        word = data.decode("utf-8").strip(_WHITE)
+        word.encode("latin-1")
+    except UnicodeError:
+        return "", "it holds letters that an HTTP header cannot carry"
+    if any(letter in word for letter in _WHITE):
+        return "", "it holds more than one word"
+    if not word.isprintable():
+        return "", "it holds control characters"
+    return word, ""
 
 
 def _failed(answer: Answer, seconds: float, timeout: float) -> Completion:
@@ -196,7 +281,10 @@ def _failed(answer: Answer, seconds: float, timeout: float) -> Completion:
         said = str(error.get("message", "") if isinstance(error, Mapping) else error)
     problem = f"HTTP {answer.status}" + (f": {said[:200]}" if said else "")
     return Completion(
-        problem, seconds=seconds, refused=answer.status in (400, 401, 403, 404, 429)
+        problem,
+        seconds=seconds,
+        refused=answer.status in (400, 401, 403, 404, 429),
+        status=answer.status,
     )
 
 

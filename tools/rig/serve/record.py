@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base.errors import RigError, UsageError
+from tools.rig.base.errors import RigError, StepFailed, UsageError
 from tools.rig.base.state import StateRoot, read_json, write_json
 from tools.rig.host import processes
 from tools.rig.serve.plan import ServePlan
@@ -23,6 +24,15 @@ TOKEN = "RIG_SERVER"
 """Variable in the environment of everything that belongs to a server."""
 
 _SEEN = ("members", "shm", "sample")
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "int": int,
+    "str": str,
+    "float": (int, float),
+    "list": list,
+    "dict": dict,
+    "None": type(None),
+}
 
 Identity = tuple[int, int]
 """A process: its pid and when it started, in clock ticks since boot."""
@@ -112,6 +122,21 @@ class ServerRecord:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A file that should be a record and is none; the server may run all the same."""
+
+    name: str
+    file: Path
+    problem: str
+
+    @property
+    def hint(self) -> str:
+        """What puts it out of the way."""
+        quoted = shlex.quote(os.fspath(self.file))
+        return f"mv {quoted} {shlex.quote(f'{self.file}.broken')}"
+
+
 def folder(root: StateRoot) -> Path:
     """Return the folder of all servers' records and logs."""
     return root.path / "servers"
@@ -161,11 +186,16 @@ def load(root: StateRoot, name: str) -> ServerRecord | None:
     Raises
     ------
     StepFailed
-        When the file is broken.
+        When the file is broken, or is no record of that server.
     """
-    record = _parsed(read_json(path_of(root, name)))
-    if record is None:
+    file = path_of(root, name)
+    data = read_json(file)
+    if data is None and not file.exists():
         return None
+    record = _parsed(data)
+    if record is None or record.name != name:
+        problem = f"cannot read {file}: it is no record of the server {name}"
+        raise StepFailed(problem, hint=Broken(name, file, problem).hint)
     with contextlib.suppress(RigError):
         seen = read_json(_seen_path(root, name))
         if isinstance(seen, Mapping) and seen.get("token") == record.token:
@@ -175,14 +205,13 @@ def load(root: StateRoot, name: str) -> ServerRecord | None:
 
 
 def listing(root: StateRoot) -> list[ServerRecord]:
-    """Return the records of all servers by name; broken files are passed over."""
-    found = []
-    for file in sorted(folder(root).glob("*.json")):
-        with contextlib.suppress(RigError):
-            record = load(root, file.stem)
-            if record is not None and record.name == file.stem:
-                found.append(record)
-    return found
+    """Return the records of all servers by name; see `broken` for the other files."""
+    return _sorted_out(root)[0]
+
+
+def broken(root: StateRoot) -> list[Broken]:
+    """Return the files that should be records and cannot be read as such, by name."""
+    return _sorted_out(root)[1]
 
 
 def remove(root: StateRoot, record: ServerRecord) -> None:
@@ -219,6 +248,22 @@ def of_plan(plan: ServePlan, token: str, started: float) -> ServerRecord:
     )
 
 
+def _sorted_out(root: StateRoot) -> tuple[list[ServerRecord], list[Broken]]:
+    found, bad = [], []
+    for file in sorted(folder(root).glob("*.json")):
+        try:
+            record = load(root, file.stem)
+        except UsageError:
+            # no server of ours can have that name
+            continue
+        except RigError as exc:
+            bad.append(Broken(file.stem, file, exc.what))
+            continue
+        if record is not None:
+            found.append(record)
+    return found, bad
+
+
 def _seen_path(root: StateRoot, name: str) -> Path:
     return path_of(root, name).with_suffix(".seen")
 
@@ -232,4 +277,11 @@ def _parsed(data: object) -> ServerRecord | None:
         record.members = [(int(pid), int(ticks)) for pid, ticks in record.members]
     except (TypeError, ValueError):
         return None
-    return record
+    fits = (_fits(getattr(record, f.name), str(f.type)) for f in fields(record))
+    return record if all(fits) else None
+
+
+def _fits(value: object, declared: str) -> bool:
+    """Say whether a value is of the kind that a field was declared with."""
+    kinds = [kind.partition("[")[0].strip() for kind in declared.split("|")]
+    return any(isinstance(value, _KINDS[kind]) for kind in kinds)

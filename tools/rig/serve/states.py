@@ -17,6 +17,7 @@ class State(str, enum.Enum):
     DEGRADED = "degraded"
     HUNG = "hung"
     DEAD = "dead"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Facts:
         Whether the probe ran out of time.
     refused
         Whether the probe was refused (a wrong key) and so says nothing.
+    key
+        What is wrong with the file of its key; empty: nothing, or it has none.
     moved
         Whether the counters of work grew during the probe; None: they could not be
         read.
@@ -63,6 +66,7 @@ class Facts:
     probe: str | None = None
     timed_out: bool = False
     refused: bool = False
+    key: str = ""
     moved: bool | None = None
     used_cpu: bool = True
     stopped: tuple[str, ...] = ()
@@ -96,6 +100,9 @@ def judge(facts: Facts) -> tuple[State, str]:
         problems.append(
             f"/health says {facts.health}" if facts.health else "/health is silent"
         )
+    if facts.key:
+        said = f": {facts.probe}" if facts.refused else ""
+        problems.append(f"not probed: {facts.key}{said}")
     if facts.probe and not facts.refused:
         busy = " although it works: it is busy" if facts.moved else ""
         problems.append(facts.probe + busy)

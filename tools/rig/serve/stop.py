@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import time
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tools.rig.base import daemon, shared_memory
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, RigError, StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu, processes
 from tools.rig.serve import cards, members, metrics
@@ -39,7 +40,7 @@ class Stopped:
 
     ``ended`` and ``killed`` are pids, ``seconds`` the time until the last process was
     gone, ``memory_s`` the time from then until the memory was back; ``drained`` says
-    whether no request was running when it was told to stop.
+    whether its requests were to finish, and none was running when it was told to stop.
     """
 
     name: str
@@ -90,14 +91,18 @@ def stop(
     there = members.note(record)
     everybody = {pid for pid, _ in record.members} | {record.pid}
     record.state_of_stop = "draining"
-    records.save(root, record)
+    noted = _noted(root, record, say)
+    if not noted and os.geteuid() not in (0, record.uid):
+        # told before its requests are waited for in vain
+        _refuse_others(record, there)
     try:
-        drained = _drained(record, _own_patience(record, drain), say)
+        finished = _drained(record, _own_patience(record, drain), say)
     except BaseException:
         # it goes on serving
         record.state_of_stop = ""
-        records.save(root, record)
+        _noted(root, record, say)
         raise
+    drained = finished and bool(record.drain_s if drain is None else drain)
     killed = _end(record, drain, say)
     everybody |= {pid for pid, _ in record.members}
     seconds = time.monotonic() - start
@@ -128,6 +133,16 @@ def stop(
     )
 
 
+def _noted(root: StateRoot, record: ServerRecord, say: Say) -> bool:
+    """Write the record if that is possible: a full disk must not keep it running."""
+    try:
+        records.save(root, record)
+    except RigError as exc:
+        say(f"warning: {exc.what}; stopping does not wait for that")
+        return False
+    return True
+
+
 def _own_patience(record: ServerRecord, drain: float | None) -> float:
     """Return the seconds to wait ourselves before the server is told.
 
@@ -138,7 +153,10 @@ def _own_patience(record: ServerRecord, drain: float | None) -> float:
 
 
 def _drained(record: ServerRecord, patience: float, say: Say) -> bool:
-    """Wait until nothing runs or waits; return whether that is so."""
+    """Wait until nothing runs or waits; return whether that is so.
+
+    A server that is gone, or goes meanwhile, finished nothing.
+    """
     deadline = time.monotonic() + patience
     idle = 0
     told = -1
@@ -157,7 +175,7 @@ def _drained(record: ServerRecord, patience: float, say: Say) -> bool:
             told = busy
             say(f"waiting for {busy} request(s) to finish")
         time.sleep(_LOOK_S * 2)
-    return True
+    return False
 
 
 def _end(record: ServerRecord, drain: float | None, say: Say) -> list[int]:

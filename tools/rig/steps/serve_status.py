@@ -25,6 +25,7 @@ _MARKS = {
     State.DEGRADED: "warn",
     State.HUNG: "fail",
     State.DEAD: "fail",
+    State.UNKNOWN: "unknown",
 }
 
 
@@ -36,7 +37,7 @@ class Report:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 when one of them is degraded, hung or dead."""
+        """1 when one of them is degraded, hung, dead or unknown."""
         return ExitCode.FAILED if any(s.bad for s in self.servers) else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
@@ -70,8 +71,13 @@ def serve_status(
         When no server has that name.
     """
     for turn in itertools.count():
-        found = [pick(root, name)] if name else records.listing(root)
-        report = Report(look_at_all(root, found, deep=deep, probe_s=probe_s))
+        bad = [one for one in records.broken(root) if name in ("", one.name)]
+        found = records.listing(root)
+        if name:
+            found = [] if bad else [pick(root, name)]
+        seen = look_at_all(root, found, deep=deep, probe_s=probe_s)
+        seen += [_unreadable(one) for one in bad]
+        report = Report(sorted(seen, key=lambda one: one.name))
         if turn and console.tty:
             console.say(f"-- {time.strftime('%H:%M:%S')}")
         _show(console, report)
@@ -79,6 +85,26 @@ def serve_status(
             return report
         time.sleep(watch_s)
     raise AssertionError("counting never ends")
+
+
+def _unreadable(bad: records.Broken) -> ServerStatus:
+    """Return the row of a server whose record is broken: all of it is unknown."""
+    return ServerStatus(
+        name=bad.name,
+        state=State.UNKNOWN,
+        reason=bad.problem,
+        model="",
+        served_name="",
+        version="",
+        environment="",
+        pid=0,
+        address="",
+        uptime_s=0.0,
+        processes=[],
+        cards=[],
+        log=str(bad.file.with_suffix(".log")),
+        notes=[f"hint: {bad.hint}"],
+    )
 
 
 def _show(console: Console, report: Report) -> None:
@@ -94,6 +120,8 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _lines(server: ServerStatus) -> list[str]:
+    if server.state is State.UNKNOWN:
+        return server.notes
     lines = [f"model: {server.model} as {server.served_name}"]
     if server.state is State.DEAD:
         lines.append(f"log: {server.log}")
