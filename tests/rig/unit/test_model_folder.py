@@ -15,7 +15,7 @@ import pytest
 from tests.rig.support import made_model
 from tests.rig.support.made_model import LLAMA, llama_tensors, write, write_shard
 from tools.rig.base.errors import UsageError
-from tools.rig.serve import folder, headers, model
+from tools.rig.serve import documents, folder, foreign, headers, model
 from tools.rig.serve.folder import INDEX
 
 
@@ -123,15 +123,123 @@ def test_header_with_gaps(tmp_path: Path) -> None:
         assert headers.read(file).problem == "its header is damaged"
 
 
+def in_a_shard(file: Path, header: Any, size: int = 0) -> headers.Shard:
+    """Return what is read of a shard with this header, and so many bytes of data."""
+    raw = json.dumps(header).encode()
+    file.write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * size)
+    return headers.read(file)
+
+
 def test_header_of_an_unknown_type(tmp_path: Path) -> None:
-    """A type that is not known yet is taken by the bytes of the header."""
+    """A type that the format does not have is a problem; six bits are one it has."""
     entry = {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}
-    raw = json.dumps({"a": entry}).encode()
-    file = tmp_path / "x.safetensors"
-    file.write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * 3)
-    shard = headers.read(file)
-    assert shard.problem == ""
-    assert shard.tensors[0].bytes == 3
+    shard = in_a_shard(tmp_path / "x.safetensors", {"a": entry}, 3)
+    assert (shard.problem, shard.tensors[0].bytes) == ("", 3)
+    entry["dtype"] = "\x1b[31mF3"
+    shard = in_a_shard(tmp_path / "x.safetensors", {"a": entry}, 3)
+    assert shard.problem.startswith("a is of the type \\x1b[31mF3, which the format")
+
+
+@pytest.mark.parametrize("header", [{}, {"__metadata__": {"format": "pt"}}])
+def test_header_without_a_tensor(tmp_path: Path, header: dict[str, Any]) -> None:
+    """A shard that holds nothing is a problem."""
+    shard = in_a_shard(tmp_path / "x.safetensors", header)
+    assert shard.problem == "its header has no tensor"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F16", "shape": [10**300, 10**300], "data_offsets": [0, 4]},
+        {"dtype": "F16", "shape": [-1, -2], "data_offsets": [0, 4]},
+        {"dtype": "F16", "shape": [2.0], "data_offsets": [0, 4]},
+        {"dtype": "F16", "shape": [2], "data_offsets": [0, 4, 8]},
+        {"dtype": ["F16"], "shape": [2], "data_offsets": [0, 4]},
+        {"dtype": "XY", "shape": [2], "data_offsets": [4, 0]},
+        {"dtype": "F16", "shape": [True, 2], "data_offsets": [0, 4]},
+    ],
+)
+def test_header_with_odd_numbers(tmp_path: Path, entry: dict[str, Any]) -> None:
+    """Numbers that are no sizes make a header damaged, and nothing is raised."""
+    shard = in_a_shard(tmp_path / "x.safetensors", {"a": entry}, 4)
+    assert shard.problem == "its header is damaged"
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", INDEX, "model-00001-of-00002.safetensors", "tokenizer.json"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_only_regular_files(tmp_path: Path, name: str, kind: str) -> None:
+    """A pipe or a device is never waited for, but named."""
+    write(tmp_path, shards=2)
+    (tmp_path / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/zero")
+    problem = folder.read(tmp_path).errors[0]
+    assert name in problem.what
+    assert problem.what.endswith("not a regular file")
+
+
+def test_pipe_after_the_look(tmp_path: Path) -> None:
+    """What becomes a pipe between look and opening is not waited for either."""
+    file = tmp_path / "file"
+    file.touch()
+    seen = file.stat()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(OSError, match="not a regular file"):
+        foreign.opened(file, lambda _: seen)
+
+
+@pytest.mark.parametrize("text", ["", "version https://git-lfs", "[]"])
+def test_broken_tokenizer(tmp_path: Path, text: str) -> None:
+    """A tokenizer that is no JSON is a problem."""
+    write(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(text)
+    (problem,) = folder.read(tmp_path).errors
+    assert "tokenizer.json is not the JSON" in problem.what
+
+
+def test_tokenizer_of_another_kind(tmp_path: Path) -> None:
+    """One without a byte is a problem; a very large one is not looked into."""
+    write(tmp_path)
+    os.truncate(tmp_path / "tokenizer.json", documents.LARGEST + 1)
+    assert folder.read(tmp_path).problems == ()
+    (tmp_path / "tokenizer.model").touch()
+    assert "tokenizer.model is empty" in said(tmp_path)
+    (tmp_path / "tokenizer.model").unlink()
+    (tmp_path / "tokenizer.model").mkdir()
+    assert "not a regular file" in said(tmp_path)
+
+
+@pytest.mark.parametrize("mapped", [None, {}, [1], {"a": 1}])
+def test_index_without_files(tmp_path: Path, mapped: Any) -> None:
+    """An index that names no files is a problem."""
+    write(tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": mapped}))
+    assert "does not name a file for each tensor" in said(tmp_path)
+
+
+def test_texts_of_a_model_are_escaped(tmp_path: Path) -> None:
+    """Words from a model's files cannot move the cursor of a terminal."""
+    own = {**LLAMA, "quantization_config": {"quant_method": "\x1b[2Jx\u202e"}}
+    write(tmp_path, own)
+    mapped = {"weight_map": {"a": "\x1b]0;y\x07\ud800\U000e0001"}}
+    (tmp_path / INDEX).write_text(json.dumps(mapped))
+    words = [f"{p.what}{p.hint}" for p in model.checks(folder.read(tmp_path))]
+    assert all(text.isprintable() for text in words)
+    assert "\\x1b]0;y\\x07\\ud800\\U000e0001" in words[0]
+    assert "\\x1b[2jx\\u202e" in words[-1]
+    assert foreign.shown("y" * 300) == "y" * 197 + "..."
+    assert foreign.shown({"a": 1}) == "a dict"
+
+
+def test_folder_that_cannot_be_read(tmp_path: Path) -> None:
+    """A folder that is there or not, but cannot be read, says why."""
+    with pytest.raises(UsageError, match="File name too long"):
+        folder.read(tmp_path / ("x" * 300))
 
 
 def test_unreadable_shard(tmp_path: Path) -> None:

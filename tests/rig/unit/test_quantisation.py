@@ -85,3 +85,12 @@ def test_method_without_a_name() -> None:
     said = compressed(4, "float")
     del said["quant_method"]
     assert quantisation.method(said) == "compressed-tensors"
+
+
+def test_groups_that_are_none() -> None:
+    """Words instead of groups and numbers do not end it."""
+    said = compressed(4)
+    said["config_groups"]["group_0"] = {"weights": "x"}
+    assert quantisation.on_sm70(said).ok is False
+    said["config_groups"]["group_0"] = {"weights": {"num_bits": [1], "type": {}}}
+    assert "a list-bit" in quantisation.on_sm70(said).why

@@ -12,6 +12,7 @@ from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.serve import cache, overhead, shapes, weights
 from tools.rig.serve.cache import Layout, Rules
 from tools.rig.serve.folder import ModelFolder
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.overhead import GIB, Part
 from tools.rig.serve.shapes import Shape
 from tools.rig.serve.weights import Weights
@@ -296,7 +297,7 @@ def _verdict(
 def _cannot_know(shape: Shape, model: ModelFolder, options: Options) -> tuple[str, ...]:
     said = [MEASURED, OTHERS]
     if model.quantisation:
-        method = model.quantisation.get("quant_method", "?")
+        method = shown(model.quantisation.get("quant_method", "?"))
         said.append(
             f"how the kernels lay out {method} weights: counted as in the files "
             "(scales that are widened for Volta add a few percent)"

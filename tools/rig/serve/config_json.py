@@ -7,8 +7,21 @@ As ``vllm/transformers_utils/model_arch_config_convertor.py`` of the fork finds 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+from tools.rig.base.errors import CannotError
+from tools.rig.serve.foreign import shown
+
+LAYERS = 4096
+"""The most layers that are believed; published models have less than 200."""
+
+HEADS = 1 << 16
+"""The most heads of a layer that are believed."""
+
+MOST = 1 << 40
+"""The largest of all other numbers."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3_text": {
@@ -33,14 +46,18 @@ configuration classes of transformers 5."""
 _INNER = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
-def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
+_DEEPEST = 8
+"""Parts within parts that are followed; published models have two."""
+
+
+def text(config: Mapping[str, Any], deep: int = _DEEPEST) -> Mapping[str, Any]:
     """Return the part of a configuration that is about the language model."""
-    for key in _INNER:
+    for key in _INNER if deep else ():
         inner = config.get(key)
         if isinstance(inner, Mapping):
             # what the part does not say, the whole may
             shared = {k: v for k, v in config.items() if not isinstance(v, Mapping)}
-            own = text(inner)
+            own = text(inner, deep - 1)
             kind = own.get("model_type") or config.get("model_type", "")
             return {**shared, **own, "model_type": kind}
     return config
@@ -48,23 +65,25 @@ def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def overrides(own: Mapping[str, Any], at: int) -> Mapping[str, Any]:
     """Return what a configuration says of one layer alone (since transformers 5)."""
-    listed = own.get("per_layer_config")
-    if isinstance(listed, Mapping):
-        for key, said in listed.items():
-            if str(key).isdecimal() and int(key) == at and isinstance(said, Mapping):
+    each = own.get("per_layer_config")
+    if isinstance(each, Mapping):
+        # numbers are filled up with zeros to one width
+        for width in range(1, len(str(LAYERS)) + 2):
+            said = each.get(f"{at:0{width}}")
+            if isinstance(said, Mapping):
                 return said
     return {}
 
 
 def kinds(own: Mapping[str, Any], kind: str, count: int) -> list[str]:
     """Return the kind of each layer, by the names that transformers has."""
-    listed = own.get("layer_types")
-    window = own.get("sliding_window")
+    named = own.get("layer_types")
+    window = number(own, "sliding_window")
     full, sliding = "full_attention", "sliding_attention"
-    if own.get("use_sliding_window") is False or not window:
+    if own.get("use_sliding_window") is False:
         window = 0
-    if isinstance(listed, list) and len(listed) >= count:
-        names = [str(name) for name in listed[:count]]
+    if isinstance(named, list) and len(named) >= count:
+        names = [word(name) for name in named[:count]]
         return names if window else [full if n == sliding else n for n in names]
     every = own.get("sliding_window_pattern")
     if isinstance(every, str) and every:
@@ -75,13 +94,14 @@ def kinds(own: Mapping[str, Any], kind: str, count: int) -> list[str]:
         ]
     if not window:
         return [full] * count
+    every = number(own, "sliding_window_pattern")
     if every:
         # gpt_oss begins with a window as well: the last of each pattern sees all
-        return [full if (at + 1) % int(every) == 0 else sliding for at in range(count)]
+        return [full if (at + 1) % every == 0 else sliding for at in range(count)]
     if kind.startswith(("qwen2", "qwen3")):
         if not own.get("use_sliding_window"):
             return [full] * count
-        first = int(own.get("max_window_layers") or 0)
+        first = number(own, "max_window_layers")
         return [sliding if at >= first else full for at in range(count)]
     return [sliding] * count
 
@@ -98,14 +118,26 @@ def kv_heads(own: Mapping[str, Any], heads: int) -> int:
             "num_kv_heads",
             "multi_query_group_num",
             "num_attention_groups",
+            most=HEADS,
         )
         or heads
     )
 
 
 def head_dim(own: Mapping[str, Any], heads: int, hidden: int) -> int:
-    """Return the size of one head."""
+    """Return the size of one head.
+
+    Raises
+    ------
+    CannotError
+        When nothing would be left for a head.
+    """
     given = number(own, "head_dim", "hidden_size_per_head", "attention_head_dim")
+    if heads > hidden and not given:
+        raise CannotError(
+            f"the config.json has no head_dim, and num_attention_heads {heads} is more "
+            f"than the hidden size {hidden}"
+        )
     return given or (hidden // heads if heads else 0)
 
 
@@ -122,18 +154,98 @@ def max_len(own: Mapping[str, Any]) -> int:
     scaling = own.get("rope_scaling") or own.get("rope_parameters")
     if isinstance(scaling, Mapping):
         way = scaling.get("rope_type") or scaling.get("type")
-        begin = scaling.get("original_max_position_embeddings")
-        if way == "yarn" and begin:
-            longest = int(float(scaling.get("factor") or 1) * int(begin))
+        if way == "yarn":
+            begin = number(scaling, "original_max_position_embeddings")
+            longest = int(_factor(scaling) * begin) or longest
     return longest
 
 
-def number(own: Mapping[str, Any], *names: str) -> int:
-    """Return the first number that is there under one of these names; 0 without."""
+def number(own: Mapping[str, Any], *names: str, most: int = MOST) -> int:
+    """Return the first number that is there under one of these names; 0 without.
+
+    Of a list, which some models have for their layers, the largest one is taken.
+
+    Parameters
+    ----------
+    own
+        The configuration.
+    names
+        Keys, of which the first with a number other than 0 counts.
+    most
+        The largest number that is believed.
+
+    Raises
+    ------
+    CannotError
+        When something else is there than whole numbers from 0 to `most`.
+    """
     for name in names:
         value = own.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value:
-            return int(value)
-        if isinstance(value, list) and value and isinstance(value[0], int):
-            return int(max(value))
+        several = value if isinstance(value, list) else [value]
+        found = max((_whole(name, one, most) for one in several), default=0)
+        if found:
+            return found
     return 0
+
+
+def listed(own: Mapping[str, Any], key: str) -> list[Any]:
+    """Return a list; one without anything where it is not there.
+
+    Raises
+    ------
+    CannotError
+        When something else is there.
+    """
+    value = own.get(key) or []
+    if not isinstance(value, list):
+        raise CannotError(f"{key} of the config.json is {shown(value)}, not a list")
+    return value
+
+
+def few(own: Mapping[str, Any], count: int) -> int:
+    """Return a number of layers, where it is one to believe.
+
+    Raises
+    ------
+    CannotError
+        When there are too many, with the key that says so many.
+    """
+    if count > LAYERS:
+        said = [key for key, value in own.items() if _size(value) == count]
+        raise CannotError(
+            f"{shown(said[0]) if said else 'layers'} of the config.json has {count} "
+            f"layers, more than {LAYERS}"
+        )
+    return count
+
+
+def word(value: object) -> str:
+    """Return a name as it can be shown; empty where it is none."""
+    return shown(value) if isinstance(value, str) else ""
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, (str, list)) else 0
+
+
+def _whole(name: str, value: object, most: int) -> int:
+    if value is None or value is False:
+        return 0
+    if isinstance(value, (int, float)) and value is not True and 0 <= value <= most:
+        whole = int(value)
+        if whole == value:
+            return whole
+    raise CannotError(
+        f"{name} of the config.json is {shown(value)}, not a whole number from 0 to "
+        f"{most}"
+    )
+
+
+def _factor(scaling: Mapping[str, Any]) -> float:
+    value = scaling.get("factor") or 1
+    if isinstance(value, (int, float)) and 0 < value <= MOST and math.isfinite(value):
+        return float(value)
+    raise CannotError(
+        f"factor of rope_scaling in the config.json is {shown(value)}, not a number "
+        "above 0"
+    )

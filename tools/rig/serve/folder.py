@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,38 +14,17 @@ from typing import Any
 import regex as re
 
 from tools.rig.base.errors import UsageError
-from tools.rig.serve import headers
+from tools.rig.serve import documents, headers
+from tools.rig.serve.documents import Problem as Problem
+from tools.rig.serve.documents import quoted
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.headers import Shard, Tensor
 
-LARGEST = 64 << 20
-"""Bytes of the largest JSON file that is read; the index of a model with 100,000
-tensors has about 10 MB."""
-
 INDEX = "model.safetensors.index.json"
-TOKENIZERS = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tekken.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-)
 QUANTISATIONS = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
 """Where quantised models of older tools say what they are, beside config.json."""
 
 _NUMBERED = re.compile(r"^(?P<stem>.+)-(?P<n>\d{5})-of-(?P<all>\d{5})\.safetensors$")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with a model, and a command that helps.
-
-    ``level`` is ``error`` (a server would fail), ``unknown`` (cannot be told from
-    here) or ``note``.
-    """
-
-    what: str
-    hint: str = ""
-    level: str = "error"
 
 
 @dataclass(frozen=True)
@@ -88,23 +65,26 @@ def read(path: Path) -> ModelFolder:
     UsageError
         When there is no such folder (or GGUF file).
     """
-    if path.suffix == ".gguf" and path.is_file():
-        return ModelFolder(path, {}, {}, (), "gguf", (_gguf(path.name),))
-    if not path.is_dir():
+    try:
+        names = sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        if path.suffix == ".gguf" and path.is_file():
+            return ModelFolder(path, {}, {}, (), "gguf", (_gguf(path.name),))
         raise UsageError(
             f"there is no model folder at {path}",
             usual="Models are served from a folder on this machine; a name of a hub "
             "is downloaded first.",
-            hint=f"ls -ld {_quoted(path)}",
-        )
+            hint=f"ls -ld {quoted(path)}",
+        ) from None
+    except OSError as exc:
+        raise UsageError(
+            f"cannot read the model folder {path}: {exc.strerror or exc}",
+            hint=f"ls -ld {quoted(path)}",
+        ) from None
     problems: list[Problem] = []
-    names = sorted(entry.name for entry in os.scandir(path))
     config = _config(path, names, problems)
     shards, kind = _weights(path, names, problems)
-    if not _has_tokenizer(path, names):
-        problems.append(
-            Problem(f"no tokenizer in {path}", f"ls {_quoted(path)}/tokenizer*")
-        )
+    problems += documents.tokenizers(path, names)
     tensors = {t.name: t for shard in shards for t in shard.tensors}
     quantisation = _quantisation(path, names, config, problems)
     return ModelFolder(
@@ -114,13 +94,13 @@ def read(path: Path) -> ModelFolder:
 
 def _config(path: Path, names: list[str], problems: list[Problem]) -> dict[str, Any]:
     if "config.json" in names:
-        found = _json(path / "config.json", problems)
+        found = documents.read(path / "config.json", problems)
         if found and not (found.get("architectures") or found.get("model_type")):
             problems.append(
                 Problem(
                     f"{path / 'config.json'} names neither architectures nor "
                     "model_type",
-                    f"cat {_quoted(path / 'config.json')}",
+                    f"cat {quoted(path / 'config.json')}",
                 )
             )
         return found
@@ -130,7 +110,7 @@ def _config(path: Path, names: list[str], problems: list[Problem]) -> dict[str, 
         what = f"{path} has only a params.json (Mistral's own format), no config.json"
     else:
         what = f"no config.json in {path}"
-    problems.append(Problem(what, f"ls {_quoted(path)}"))
+    problems.append(Problem(what, f"ls {quoted(path)}"))
     return {}
 
 
@@ -150,7 +130,7 @@ def _quantisation(
                 "hf_quant_config.json": "modelopt",
                 "quantize_config.json": "gptq",
             }
-            beside = _json(path / name, problems)
+            beside = documents.read(path / name, problems)
             return {"quant_method": method.get(name, "awq"), **beside}
     return {}
 
@@ -160,9 +140,18 @@ def _weights(
 ) -> tuple[tuple[Shard, ...], str]:
     index: dict[str, str] = {}
     if INDEX in names:
-        mapped = _json(path / INDEX, problems).get("weight_map")
-        if isinstance(mapped, dict):
-            index = {str(k): str(v) for k, v in mapped.items()}
+        before = len(problems)
+        mapped = documents.read(path / INDEX, problems).get("weight_map")
+        mapped = mapped if isinstance(mapped, dict) else {}
+        index = {k: v for k, v in mapped.items() if isinstance(v, str)}
+        if len(problems) == before and (not index or len(index) < len(mapped)):
+            file = path / INDEX
+            problems.append(
+                Problem(
+                    f"weight_map of {file} does not name a file for each tensor",
+                    f"cat {quoted(file)}",
+                )
+            )
         wanted = sorted(set(index.values()))
         missing = [name for name in wanted if name not in names]
     else:
@@ -172,11 +161,12 @@ def _weights(
             wanted = [n for n in wanted if not n.startswith("consolidated")] or wanted
         missing = sorted(_numbers_missing(wanted))
     if missing:
-        some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        some = ", ".join(map(shown, missing[:3]))
+        some += ", ..." if len(missing) > 3 else ""
         problems.append(
             Problem(
                 f"{len(missing)} shard(s) of {path} missing: {some}",
-                f"ls -l {_quoted(path)}, then download what is missing",
+                f"ls -l {quoted(path)}, then download what is missing",
             )
         )
     here = [path / name for name in wanted if name in names]
@@ -206,7 +196,7 @@ def _against_index(
     return [
         Problem(
             f"shard {file} lacks {len(gone)} tensor(s) that {INDEX} says it has, "
-            f"{gone[0]} first: index and shards are not of one download"
+            f"{shown(gone[0])} first: index and shards are not of one download"
         )
         for file, gone in lost.items()
     ]
@@ -227,7 +217,7 @@ def _other_format(path: Path, names: list[str], problems: list[Problem]) -> str:
             )
         )
         return "pickle"
-    problems.append(Problem(f"no weights in {path}", f"ls -l {_quoted(path)}"))
+    problems.append(Problem(f"no weights in {path}", f"ls -l {quoted(path)}"))
     return "none"
 
 
@@ -249,37 +239,7 @@ def _numbers_missing(names: list[str]) -> set[str]:
     return missing - set(names)
 
 
-def _has_tokenizer(path: Path, names: list[str]) -> bool:
-    if any(name in names for name in TOKENIZERS):
-        return True
-    if "vocab.json" in names and "merges.txt" in names:
-        return True
-    return any(n.endswith((".tiktoken", ".tokenizer", ".vocab")) for n in names)
-
-
 def _help(path: Path, shard: Shard) -> str:
     if "Git LFS" in shard.problem:
-        return f"git -C {_quoted(path)} lfs pull"
-    return f"ls -l {_quoted(path / shard.file)}, then download it again"
-
-
-def _json(path: Path, problems: list[Problem]) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST + 1)
-        found = json.loads(data) if len(data) <= LARGEST else None
-    except OSError as exc:
-        problems.append(Problem(f"cannot read {path}: {exc.strerror or exc}"))
-        return {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        problems.append(
-            Problem(f"{path} is not the JSON that it should be", f"cat {_quoted(path)}")
-        )
-        return {}
-    return found
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(os.fspath(path))
+        return f"git -C {quoted(path)} lfs pull"
+    return f"ls -l {quoted(path / shard.file)}, then download it again"

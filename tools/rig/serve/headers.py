@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.rig.serve.foreign import opened, shown
+
 LARGEST = 100_000_000
 """Bytes of the longest header that is read; the format's own library has this limit."""
 
@@ -36,8 +38,16 @@ BITS = {
     "U8": 8,
     "BOOL": 8,
     "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "C64": 64,
 }
 """Bits of an element, by the names of the safetensors format."""
+
+MOST = 1 << 62
+"""Larger numbers are no sizes of files."""
 
 _POINTER = b"version https://git-lfs"
 
@@ -79,7 +89,7 @@ def read(path: Path) -> Shard:
     """
     name = path.name
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             start = stream.read(64)
             if start.startswith(_POINTER):
@@ -98,6 +108,12 @@ def read(path: Path) -> Shard:
         return Shard(name, size, 0, problem="its header is damaged")
     expected = 8 + length + end
     problem = "" if size == expected else _difference(size, expected)
+    strange = next((t for t in tensors if t.dtype not in BITS), None)
+    if strange is not None:
+        what = f"{shown(strange.name)} is of the type {shown(strange.dtype)}"
+        problem = f"{what}, which the format does not have"
+    elif not tensors:
+        problem = "its header has no tensor"
     return Shard(name, size, expected, tensors, problem)
 
 
@@ -108,18 +124,29 @@ def _difference(size: int, expected: int) -> str:
 
 
 def _tensors(header: dict[str, Any], file: str) -> tuple[tuple[Tensor, ...], int]:
-    found, end, taken = [], 0, 0
+    found, spans = [], []
     for name, entry in header.items():
         if name == "__metadata__":
             continue
-        begin, stop = entry["data_offsets"]
-        shape = tuple(int(n) for n in entry["shape"])
+        begin, stop = map(_size, entry["data_offsets"])
+        shape = tuple(map(_size, entry["shape"]))
+        if not isinstance(entry["dtype"], str):
+            raise TypeError(name)
         tensor = Tensor(name, entry["dtype"], shape, stop - begin, file)
         bits = BITS.get(tensor.dtype)
-        if bits is not None and tensor.bytes != math.ceil(tensor.elements * bits / 8):
+        if bits is not None and tensor.bytes != -(-tensor.elements * bits // 8):
             raise ValueError(name)
         found.append(tensor)
-        end, taken = max(end, stop), taken + tensor.bytes
-    if taken != end:
-        raise ValueError("gaps")
+        spans.append((begin, stop))
+    end = 0
+    for begin, stop in sorted(spans):
+        if begin != end or stop < begin:
+            raise ValueError("gaps")
+        end = stop
     return tuple(found), end
+
+
+def _size(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError("not a size")
+    return value

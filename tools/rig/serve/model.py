@@ -111,7 +111,7 @@ def _sizes(model: ModelFolder, shape: Shape) -> Iterator[Problem]:
         if name.endswith("embed_tokens.weight") and tensor.dtype in _FLOATS:
             own = "visual" not in name and "audio" not in name
             per_layer = "per_layer" in name
-            if own and not per_layer and tensor.shape[0] < shape.vocab:
+            if own and not per_layer and tensor.shape and tensor.shape[0] < shape.vocab:
                 yield Problem(
                     f"{file} says a vocabulary of {shape.vocab}, but {name} has "
                     f"{tensor.shape[0]} rows",

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tools.rig.serve.foreign import shown
+
 _FOLDER = "vllm/model_executor/layers/quantization"
 
 
@@ -31,12 +33,12 @@ class Verdict:
 
 def method(quantisation: Mapping[str, Any]) -> str:
     """Return the name of a method as vLLM spells it; empty for none."""
-    name = str(quantisation.get("quant_method") or "").lower().replace("_", "-")
+    name = shown(quantisation.get("quant_method") or "").lower().replace("_", "-")
     inner = quantisation.get("quantization")
     if isinstance(inner, Mapping) and name in ("", "modelopt"):
         quantisation = {**quantisation, **inner}
     if name == "modelopt":
-        return f"modelopt {quantisation.get('quant_algo', '')}".strip().lower()
+        return f"modelopt {shown(quantisation.get('quant_algo', ''))}".strip().lower()
     if not name and quantisation.get("config_groups"):
         return "compressed-tensors"
     return name
@@ -96,9 +98,11 @@ def _compressed(quantisation: Mapping[str, Any]) -> Verdict:
 
 def _scheme(group: Mapping[str, Any], where: str) -> Verdict:
     """Return the verdict of one scheme of compressed-tensors."""
-    weights = group.get("weights") or {}
+    weights = group.get("weights")
+    weights = weights if isinstance(weights, Mapping) else {}
     inputs = group.get("input_activations")
-    bits, kind = weights.get("num_bits"), str(weights.get("type") or "int")
+    bits, kind = weights.get("num_bits"), shown(weights.get("type") or "int")
+    bits = bits if isinstance(bits, int) else shown(bits)
     place = where.rpartition("/")[0] + "/schemes/compressed_tensors_"
     if kind == "float" and bits == 8:
         return Verdict(

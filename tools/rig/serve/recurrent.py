@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tools.rig.serve.config_json import few, listed, number, word
+
 ATTENTION_FREE = frozenset(("mamba", "mamba2", "falcon_mamba"))
 """Model types without any attention."""
 
@@ -177,7 +179,7 @@ def _falcon_h1(own: Mapping[str, Any], count: int) -> Pattern:
 def _bamba(own: Mapping[str, Any], count: int) -> Pattern:
     names = _names(own, count)
     if not names:
-        attends = own.get("attn_layer_indices") or []
+        attends = listed(own, "attn_layer_indices")
         names = ["attention" if at in attends else "mamba" for at in range(count)]
     return _pattern(names, _mixed(own), ("attention", "full_attention"))
 
@@ -194,6 +196,8 @@ def _nemotron_h(own: Mapping[str, Any], count: int) -> Pattern:
     )
     letters = {"M": "mamba", "*": "attention"}
     pattern = own.get("hybrid_override_pattern")
+    pattern = pattern if isinstance(pattern, str) else ""
+    few(own, len(pattern))
     names = [letters.get(c, "mlp") for c in pattern] if pattern else _names(own, count)
     attends = ("attention", "full_attention")
     return _pattern(names, state, attends, ("mamba", "linear_attention"))
@@ -204,18 +208,19 @@ def _lfm2(own: Mapping[str, Any], count: int) -> Pattern:
     state = State((Part(width, _n(own, "conv_L_cache", 3) - 1),))
     names = _names(own, count)
     if not names:
-        attends = own.get("full_attn_idxs") or []
+        attends = listed(own, "full_attn_idxs")
         names = ["full_attention" if at in attends else "conv" for at in range(count)]
     return _pattern(names, state, ("full_attention",))
 
 
 def _kimi(own: Mapping[str, Any], count: int) -> Pattern:
-    inner = own.get("linear_attn_config") or {}
+    inner = own.get("linear_attn_config")
+    inner = inner if isinstance(inner, Mapping) else {}
     heads, size = _n(inner, "num_heads"), _n(inner, "head_dim")
     conv = Part(heads * size, _n(inner, "short_conv_kernel_size", 4) - 1)
     state = State((conv, conv, conv, Part(heads, size * size, "float32")))
     # counted from 1
-    linear = inner.get("kda_layers") or []
+    linear = listed(inner, "kda_layers")
     return [(False, state) if at + 1 in linear else (True, None) for at in range(count)]
 
 
@@ -237,15 +242,14 @@ def _pattern(
 
 def _names(own: Mapping[str, Any], count: int) -> list[str]:
     for key in ("layer_types", "layers_block_type"):
-        listed = own.get(key)
-        if isinstance(listed, list) and len(listed) >= count:
-            return [str(name) for name in listed[:count]]
+        named = own.get(key)
+        if isinstance(named, list) and len(named) >= count:
+            return [word(name) for name in named[:count]]
     return []
 
 
 def _n(own: Mapping[str, Any], name: str, other: int = 0) -> int:
-    value = own.get(name)
-    return int(value) if isinstance(value, (int, float)) and value else other
+    return number(own, name) or other
 
 
 _MAKERS = {

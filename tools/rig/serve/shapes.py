@@ -16,6 +16,7 @@ from typing import Any
 from tools.rig.base.errors import CannotError
 from tools.rig.serve import config_json, recurrent
 from tools.rig.serve.config_json import number
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.recurrent import State
 
 MLA = frozenset(
@@ -132,18 +133,33 @@ def read(config: Mapping[str, Any]) -> Shape:
     Raises
     ------
     CannotError
-        When numbers are missing without which nothing can be told.
+        When numbers are missing without which nothing can be told, or are none.
     """
     inner = config_json.text(config)
-    kind = str(inner.get("model_type") or "")
+    kind = config_json.word(inner.get("model_type"))
     own = {
         **config_json.DEFAULTS.get(kind, {}),
         **{k: v for k, v in inner.items() if v is not None},
     }
-    architecture = str((config.get("architectures") or [kind or "?"])[0])
-    count = number(own, "num_hidden_layers", "n_layer", "num_layers", "n_layers")
-    count = count or len(own.get("layers_block_type") or own.get("layer_types") or ())
-    heads = number(own, "num_attention_heads", "n_head", "num_heads")
+    named = config_json.listed(config, "architectures")
+    architecture = (config_json.word(named[0]) if named else "") or kind or "?"
+    count = number(
+        own,
+        "num_hidden_layers",
+        "n_layer",
+        "num_layers",
+        "n_layers",
+        most=config_json.LAYERS,
+    ) or config_json.few(
+        own,
+        len(
+            config_json.listed(own, "layers_block_type")
+            or config_json.listed(own, "layer_types")
+        ),
+    )
+    heads = number(
+        own, "num_attention_heads", "n_head", "num_heads", most=config_json.HEADS
+    )
     hidden = number(own, "hidden_size", "n_embd", "d_model")
     vocab = number(own, "vocab_size")
     unknown: list[str] = []
@@ -182,7 +198,7 @@ def read(config: Mapping[str, Any]) -> Shape:
         ),
         expert=number(own, "moe_intermediate_size", "intermediate_size"),
         unfolded=number(own, "qk_nope_head_dim") + number(own, "v_head_dim"),
-        unknown=tuple(unknown),
+        unknown=tuple(dict.fromkeys(unknown)),
     )
 
 
@@ -203,12 +219,13 @@ def _layers(
             (*(plain if attends else ()), *((state,) if state else ()))
             for attends, state in pattern
         ]
-    shared = int(own.get("num_kv_shared_layers") or 0)
+    shared = number(own, "num_kv_shared_layers")
     found: list[tuple[Cache, ...]] = []
     # a chunked layer is kept whole beside full ones
     whole = ("full_attention", "attention", "chunked_attention")
     for at, name in enumerate(config_json.kinds(own, kind, count)):
-        mine = {**own, **config_json.overrides(own, at)}
+        alone = config_json.overrides(own, at)
+        mine = {**own, **alone} if alone else own
         if shared and at >= count - shared:
             found.append(())
         elif name == "sliding_attention" and plain:
@@ -216,7 +233,8 @@ def _layers(
         elif name in whole:
             found.append(_full(mine, kind, heads, hidden))
         else:
-            unknown.append(f"layers of the kind {name!r} are not known: not counted")
+            odd = shown(name)
+            unknown.append(f"layers of the kind '{odd}' are not known: not counted")
             found.append(())
     return found
 
@@ -224,22 +242,22 @@ def _layers(
 def _full(
     own: Mapping[str, Any], kind: str, heads: int, hidden: int
 ) -> tuple[Cache, ...]:
-    rank = own.get("kv_lora_rank")
+    rank = number(own, "kv_lora_rank")
     if kind in MLA and rank:
-        latent = Attention(1, int(rank) + int(own.get("qk_rope_head_dim") or 0), 0)
-        width = own.get("index_head_dim")
+        latent = Attention(1, rank + number(own, "qk_rope_head_dim"), 0)
+        width = number(own, "index_head_dim")
         if not (width and own.get("index_topk")):
             return (latent,)
         # an index beside the cache: a byte a number, and a float for 128 of them
-        size = int(width) + int(width) // 128 * 4
-        return (latent, Attention(1, int(width), 0, bytes=size))
+        size = width + width // 128 * 4
+        return (latent, Attention(1, width, 0, bytes=size))
     size = config_json.head_dim(own, heads, hidden)
     kv = config_json.kv_heads(own, heads)
     if kind.startswith("gemma4") and not own.get("per_layer_config"):
-        size = int(own.get("global_head_dim") or 512)
+        size = number(own, "global_head_dim") or 512
         if own.get("attention_k_eq_v"):
-            kv = int(own.get("num_global_key_value_heads") or kv)
-    value = size if kind in MLA else int(own.get("v_head_dim") or size)
+            kv = number(own, "num_global_key_value_heads", most=config_json.HEADS) or kv
+    value = size if kind in MLA else number(own, "v_head_dim") or size
     if kind.startswith("mimo_v2"):
         return (Attention(kv, size, value),)
     return (Attention(kv, size, size),)
@@ -247,5 +265,5 @@ def _full(
 
 def _windowed(own: Mapping[str, Any], heads: int, hidden: int) -> Attention:
     size = config_json.head_dim(own, heads, hidden)
-    window = int(own.get("sliding_window") or 0)
+    window = number(own, "sliding_window")
     return Attention(config_json.kv_heads(own, heads), size, size, window)

@@ -22,7 +22,7 @@ from tools.rig.serve.shapes import Attention, Shape
 PADDING = 64
 """Rows to which a vocabulary is padded (``DEFAULT_VOCAB_PADDING_SIZE``)."""
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d+)\.")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.(\d{1,9})\.")
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|embed_tokens_per_layer|wte|word_embeddings|"
     r"tok_embeddings|embed_in|embedding|embeddings)\.weight$"
