@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -396,3 +397,28 @@ def test_200_shards_in_a_second(tmp_path: Path) -> None:
         took.append(time.process_time() - start)
     assert len(report.model.shards) == 200
     assert min(took) < 1
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_step_with_a_pipe(tmp_path: Path, name: str) -> None:
+    """A pipe in the place of a file ends the step with its name, and at once."""
+    write(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CannotError, match=rf"{name}.* not a regular file"):
+        step.capacity(Console(io.StringIO()), tmp_path, CARD)
+
+
+def test_step_with_an_empty_config(tmp_path: Path) -> None:
+    """A configuration without a word in it is an expected failure."""
+    write(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(CannotError, match="neither architectures"):
+        step.capacity(Console(io.StringIO()), tmp_path, CARD)
+
+
+def test_step_with_a_shard_that_holds_nothing(tmp_path: Path) -> None:
+    """A second shard without tensors is found, whatever else would fit."""
+    write(tmp_path)
+    (tmp_path / "b.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    assert not step.capacity(Console(io.StringIO()), tmp_path, CARD).fits

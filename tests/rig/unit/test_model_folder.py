@@ -284,6 +284,7 @@ def test_no_folder(tmp_path: Path) -> None:
     [
         ("{", "not the JSON"),
         ("[1]", "not the JSON"),
+        ("{}", "neither architectures nor model_type"),
         ('{"hidden_size": 1}', "neither architectures nor model_type"),
     ],
 )

@@ -95,7 +95,7 @@ def read(path: Path) -> ModelFolder:
 def _config(path: Path, names: list[str], problems: list[Problem]) -> dict[str, Any]:
     if "config.json" in names:
         found = documents.read(path / "config.json", problems)
-        if found and not (found.get("architectures") or found.get("model_type")):
+        if not problems and not (found.get("architectures") or found.get("model_type")):
             problems.append(
                 Problem(
                     f"{path / 'config.json'} names neither architectures nor "
