@@ -12,7 +12,7 @@ import pytest
 
 from tools.rig.base import near
 
-HOME = "/root/work/place/p"
+HOME = "/state/kept/place/p"
 CWD = f"{HOME}/build/temp.x"
 PAIRS = [("/src", f"{HOME}/near/src"), ("/src/.venv", f"{HOME}/near/env")]
 

@@ -21,7 +21,7 @@ V100 = profile.load("v100-cu128")
 PLACES = Places(*map(Path, ("/s r c", "/home", "/bench", "/new", "/t", "/d", "/c")))
 
 
-def setup(root: Path = Path("/root-of-state")) -> CompileSetup:
+def setup(root: Path = Path("/state")) -> CompileSetup:
     """Return how the compiles of a V100 build are run."""
     return compile_setup.plan(
         V100,
@@ -121,7 +121,8 @@ def test_people_see_what_is_done() -> None:
     lines = make().lines()
     assert "profile      v100-cu128" in lines
     assert "environment  /home" in lines and "generation   /new" in lines
-    where = "/root-of-state/work/src-1/v100-cu128-cuda12.4-gcc12"
+    where = str(setup().work.home)
+    assert where.endswith("/src-1/v100-cu128-cuda12.4-gcc12")
     assert f"build folder {where}" in lines and "cache        ccache" in lines
     budget = "up to 8.0 GiB for all together"
     assert f"compiles     at most 2 (command line says so), {budget}" in lines
@@ -152,7 +153,7 @@ def test_launchers() -> None:
     words = "/shims/rig-admit;/shims/rig-cache"
     assert f"-DCMAKE_CUDA_COMPILER_LAUNCHER={words}" in env["CMAKE_ARGS"].split()
     assert env["PYTORCH_NVCC"] == f"{words.replace(';', ' ')} /cuda/bin/nvcc"
-    assert env["CCACHE_STATSLOG"] == "/root-of-state/logs/{build}.ccache"
+    assert env["CCACHE_STATSLOG"] == "/state/logs/{build}.ccache"
 
 
 def test_json() -> None:
