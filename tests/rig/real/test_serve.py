@@ -163,18 +163,18 @@ def test_busy_is_not_hung(site: Site) -> None:
 
     def load() -> None:
         while not stop.is_set():
-            ask(record, 240)
+            ask(record, 480)
 
-    threads = [threading.Thread(target=load) for _ in range(16)]
+    threads = [threading.Thread(target=load) for _ in range(24)]
     for thread in threads:
         thread.start()
     try:
         time.sleep(2)
-        for limit in (0.2, 1.0, 5.0):
+        for limit in (0.2, 1.0):
             one = look.look(site.root, record, probe_s=limit)
-            # where everything is slow even its health may come late
-            assert one.state not in (State.HUNG, State.DEAD), one
-        assert one.running or one.tokens_per_s, one
+            assert one.state is State.READY, one
+            assert one.running
+        assert one.tokens_per_s
     finally:
         stop.set()
         for thread in threads:
