@@ -67,7 +67,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     plan = vllm_cpu.plan(root.path, models["llama"], python=python, key=KEY)
     done = serve(quiet(), plan, root, timeout=400)
     yield Site(root, python, models, done)
-    holds = vllm_cpu.traces(records.load(root, "one").session, plan.port)  # type: ignore[union-attr]
+    its = records.load(root, "one")
+    assert its is not None
+    holds = vllm_cpu.traces(its.session, plan.port)
     serve_stop(quiet(), root, "one")
     holds.assert_gone()
 

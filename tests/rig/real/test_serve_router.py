@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -57,9 +58,9 @@ class Front:
     folder: Path
     port: int = field(default_factory=free_port)
 
-    def write(self, kind: str, backends: list[Backend], **more: object) -> Routed:
+    def write(self, kind: str, backends: list[Backend], **more: Any) -> Routed:
         """Write the router's configuration as the step does."""
-        wish = Wish(kind, port=self.port, **more)  # type: ignore[arg-type]
+        wish = Wish(kind, port=self.port, **more)
         root = StateRoot(self.folder / "state")
         return step.serve_router(Console(io.StringIO(), {}), root, backends, wish)
 
