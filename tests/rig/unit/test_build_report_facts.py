@@ -43,7 +43,11 @@ class TestSources:
                 "fa/kernel",
                 "a",
             ),
-            ("/home/me/p/build/temp.x-312/CMakeFiles/_C.dir/csrc/b.cc.o", "csrc", "b.cc"),
+            (
+                "/home/me/p/build/temp.x-312/CMakeFiles/_C.dir/csrc/b.cc.o",
+                "csrc",
+                "b.cc",
+            ),
             ("gdn.cuda.o", "", "gdn.cuda"),
             (".o", "", ".o"),
             ("dep/CMakeFiles/x.dir/src/c.c.o", "dep/src", "c.c"),
