@@ -18,6 +18,7 @@ import tasks
 from tools.rig.base.config import SETTINGS
 from tools.rig.base.errors import ExitCode
 from tools.rig.builds import profile
+from tools.rig.tasks import building, preparing
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -74,7 +75,7 @@ def test_settings() -> None:
 
 def test_flags() -> None:
     """What the table calls a flag is one, of every task that builds."""
-    for task in (tasks.plan, tasks.build_sm70):
+    for task in (preparing.plan, building.build_sm70):
         names = {argument.name for argument in task.get_arguments()}
         assert names >= FLAGS
 
