@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from tools.rig.base import near
 from tools.rig.base.launch_near import known
+from tools.rig.builds import compile_cache
+from tools.rig.builds.compile_cache import CompileCache
+from tools.rig.builds.work_folder import WorkFolder
 
 
 @pytest.fixture
@@ -19,8 +22,8 @@ def told(tmp_path: Path) -> tuple[dict[str, str], str]:
     cwd = home / "build" / "temp"
     cwd.mkdir(parents=True)
     link = str(home / "near" / "src")
-    pairs = [["/my checkout", link], ["/real/checkout", link]]
-    return {"RIG_NEAR": json.dumps({"home": str(home), "near": pairs})}, str(cwd)
+    lines = [str(home), "/my checkout", link, "/real/checkout", link]
+    return {"RIG_NEAR": "\n".join(lines)}, str(cwd)
 
 
 def test_paths(told: tuple[dict[str, str], str]) -> None:
@@ -30,7 +33,7 @@ def test_paths(told: tuple[dict[str, str], str]) -> None:
     assert known(text, *told) == want
 
 
-@pytest.mark.parametrize("near", ["", "{", "[]", '{"near": 7}', '{"near": [[1]]}'])
+@pytest.mark.parametrize("near", ["", "/work", "/work\n/my checkout"])
 def test_nothing_told(near: str, tmp_path: Path) -> None:
     """Without a table, or with a broken one, words stay as they are."""
     text = b"../../near/src/x.cu: error"
@@ -40,3 +43,18 @@ def test_nothing_told(near: str, tmp_path: Path) -> None:
 def test_nothing_to_do(told: tuple[dict[str, str], str]) -> None:
     """Words without such a path are not touched."""
     assert known(b"plain", *told) == b"plain"
+
+
+def test_as_the_build_tells_it(tmp_path: Path) -> None:
+    """What the build says of its links is what is read here, and by the cache."""
+    home = tmp_path / "work"
+    links = {tmp_path / "src": home / "near" / "src"}
+    work = WorkFolder(tmp_path / "src", home, links, {})
+    env = compile_cache.environment(CompileCache("ccache", "/bin/ccache"), {}, work)
+    cwd = home / "build"
+    cwd.mkdir(parents=True)
+    source = str(tmp_path / "src" / "x.cu")
+    argv, _ = near.command(["nvcc", "-c", source], env, str(cwd))
+    said = f"{argv[-1]}(3): error".encode()
+    assert argv[-1] == "../near/src/x.cu"
+    assert known(said, env, str(cwd)) == f"{source}(3): error".encode()
