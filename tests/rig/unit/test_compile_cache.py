@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,6 +55,8 @@ class TestChoose:
         lost = choose("auto", "ccache", **REDIS)
         assert lost.name == "ccache"
         assert lost.note == "sccache is not here, so the shared cache is not used"
+        off = choose("auto", "ccache", "sccache", **REDIS, VLLM_DISABLE_SCCACHE="1")
+        assert off.note == "sccache is switched off, so the shared cache is not used"
 
     def test_by_name(self) -> None:
         """A cache that is asked for is taken, or its absence is an error."""
@@ -158,6 +161,31 @@ class TestLauncher:
             f"exec '/a b/python' -I -S {copy} \"$@\""
         )
         assert "def rewrite(" in copy.read_text()
+
+    def test_again(self, tmp_path: Path) -> None:
+        """What is right is not touched: another build may be starting it."""
+        script = compile_cache.launcher(tmp_path, Path("/python"))
+        before = script.stat().st_ino
+        compile_cache.launcher(tmp_path, Path("/python"))
+        assert script.stat().st_ino == before
+        script.chmod(0o600)
+        compile_cache.launcher(tmp_path, Path("/python"))
+        assert script.stat().st_mode & 0o777 == 0o700
+
+    def test_never_without_its_rights(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Under its name it can be started from the first moment on."""
+        seen = []
+        real = os.replace
+
+        def replace(old: Path, new: Path) -> None:
+            seen.append((new.name, old.stat().st_mode & 0o777))
+            real(old, new)
+
+        monkeypatch.setattr(os, "replace", replace)
+        compile_cache.launcher(tmp_path, Path("/python"))
+        assert seen == [("rig-cache.py", 0o600), ("rig-cache", 0o700)]
 
     def test_no_folder(self, tmp_path: Path) -> None:
         """A place that cannot be written is named."""

@@ -179,6 +179,33 @@ def write_text(path: Path, text: str) -> None:
     _flush_folder(path.parent)
 
 
+def put(file: Path, content: bytes, mode: int) -> bool:
+    """Give a program a content by rename, rights included; False where it is right.
+
+    Whoever starts it in that moment gets the old one or the new one. Nothing is flushed
+    to the disk: what is lost is made again.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        same = file.stat().st_mode & 0o777 == mode
+        if same and file.read_bytes() == content:
+            return False
+    temp = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(fd, "wb") as fh:
+            fh.write(content)
+            os.fchmod(fd, mode)
+        os.replace(temp, file)
+    finally:
+        temp.unlink(missing_ok=True)
+    return True
+
+
 def read_json(path: Path) -> Any | None:
     """Return the parsed file, or None when it does not exist.
 

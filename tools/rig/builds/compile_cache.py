@@ -20,7 +20,7 @@ from typing import Any
 
 from tools.rig.base import near
 from tools.rig.base.errors import CannotError, unwritable
-from tools.rig.base.state import write_text
+from tools.rig.base.state import put
 from tools.rig.builds.work_folder import WorkFolder
 
 SHARED = (
@@ -110,8 +110,9 @@ def choose(
     for name in ("sccache", "ccache") if shared else ("ccache", "sccache"):
         program = programs[name]
         if program and not (off and name == "sccache"):
-            lost = "; sccache is not here, so the shared cache is not used"
-            note = lost.lstrip("; ") if shared and name == "ccache" else ""
+            why = "switched off" if programs["sccache"] else "not here"
+            lost = f"sccache is {why}, so the shared cache is not used"
+            note = lost if shared and name == "ccache" else ""
             return CompileCache(name, program, shared and name == "sccache", note)
     return CompileCache(
         note="neither ccache nor sccache: each compile is done again when it must be"
@@ -245,9 +246,8 @@ def launcher(folder: Path, python: Path | None = None) -> Path:
     runs = python or Path(os.path.realpath(sys.executable))
     words = shlex.join([str(runs), "-I", "-S", str(part)])
     try:
-        write_text(part, Path(near.__file__).read_text(encoding="utf-8"))
-        write_text(script, f'#!/bin/sh\nexec {words} "$@"\n')
-        script.chmod(0o700)
+        put(part, Path(near.__file__).read_bytes(), 0o600)
+        put(script, os.fsencode(f'#!/bin/sh\nexec {words} "$@"\n'), 0o700)
     except OSError as exc:
         raise unwritable(script, exc) from exc
     return script

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 from tools.rig.base.errors import unwritable
+from tools.rig.base.state import put
 
 NAME = "rig-admit"
 _BASE = Path(__file__).parents[2] / "base"
@@ -60,10 +61,10 @@ def publish(folder: Path, link_place: Path, python: Path | None = None) -> Path:
     try:
         inside.mkdir(parents=True, exist_ok=True)
         for part in sorted(_BASE.glob("launch*.py")):
-            if _replace(inside / part.name, part.read_bytes(), 0o600):
+            if put(inside / part.name, part.read_bytes(), 0o600):
                 _compile(inside / part.name)
         text = _TEXT.format(python=_plain(runs, link_place), parts=os.fspath(parts))
-        _replace(admit, os.fsencode(text), 0o700)
+        put(admit, os.fsencode(text), 0o700)
     except OSError as exc:
         raise unwritable(admit, exc) from exc
     return admit
@@ -80,22 +81,6 @@ def _plain(python: Path, place: Path) -> Path:
         temp.symlink_to(python)
         os.replace(temp, link)
     return link
-
-
-def _replace(file: Path, content: bytes, mode: int) -> bool:
-    """Give a file a content by rename, and say whether it had another one."""
-    with contextlib.suppress(FileNotFoundError):
-        if file.read_bytes() == content:
-            return False
-    temp = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(fd, "wb") as fh:
-            fh.write(content)
-        os.replace(temp, file)
-    finally:
-        temp.unlink(missing_ok=True)
-    return True
 
 
 def _compile(file: Path) -> None:
