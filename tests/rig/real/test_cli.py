@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,11 +107,77 @@ class TestWords:
         words += ["--profile", "v100-cu128"]
         refused(user.invoke(*words), 2, "builds 1cat-vllm, but")
 
-    def test_json(self, user: Workshop) -> None:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *(
+                [*task, flag, value]
+                for task in (
+                    ["doctor"],
+                    ["cuda-toolkit"],
+                    ["shim-glibc"],
+                    ["venv-local"],
+                    ["plan"],
+                    ["build-sm70"],
+                    ["verify"],
+                    ["rollback"],
+                    ["activate", "--build", "x"],
+                )
+                for flag, value in (
+                    ("--profile", "h100"),
+                    ("--source", "/nonexistent"),
+                )
+            ),
+            ["git-safe", "--source", "/nonexistent"],
+            ["in-use", "--source", "/nonexistent"],
+            ["plan", "--jobs", "0"],
+            ["build-sm70", "--jobs", "many"],
+            ["doctor", "--only", "weather"],
+            ["doctor", "--compare", "/nonexistent"],
+            ["activate"],
+            ["activate", "--build", "x"],
+            ["rollback"],
+            ["report", "--build", "x"],
+            ["install-wheel", "https://example.org/a-1-py3-none-any.whl"],
+            ["install-wheel", "/nonexistent.whl"],
+            ["diagnose", "--log", "/nonexistent"],
+            ["bundle", "--output", "/nonexistent/x.tar.gz"],
+        ],
+        ids=" ".join,
+    )
+    def test_json(self, user: Workshop, words: list[str]) -> None:
         """With --json the error is one document on stdout as well."""
-        got = user.invoke(*BUILD, "--json", "--jobs", "0")
+        got = user.invoke(*words, "--json")
         error = json.loads(got.stdout)["error"]
-        assert error["code"] == 2 and error["hint"]
+        assert got.returncode == error["code"] == 2, got.stderr
+        assert error["what"] and error["hint"]
+
+    @pytest.mark.parametrize("words", [["builds"], ["report"], ["in-use"], ["verify"]])
+    def test_json_settings(self, user: Workshop, words: list[str]) -> None:
+        """The same holds for a settings file that cannot be read."""
+        broken = user.home / "broken.toml"
+        broken.write_text("jobs = \n")
+        got = user.invoke(*words, "--json", ONECAT_CONFIG=str(broken))
+        assert json.loads(got.stdout)["error"]["code"] == got.returncode == 2
+
+    @pytest.mark.parametrize(
+        ("name", "code", "said"),
+        [
+            ("rig_sample-1-py3-none-any.whl", 2, "is empty"),
+            ("folder", 2, "is a folder"),
+            ("rig_sample-1-cp312-cp312-win_amd64.whl", 3, "another system"),
+            ("torch-1-py3-none-any.whl", 2, "is a wheel of torch"),
+        ],
+    )
+    def test_no_wheel(self, user: Workshop, name: str, code: int, said: str) -> None:
+        """What cannot be installed is told before anything is made."""
+        (user.home / "folder").mkdir()
+        (user.home / "rig_sample-1-py3-none-any.whl").touch()
+        for other in ("rig_sample-1-cp312-cp312-win_amd64", "torch-1-py3-none-any"):
+            with zipfile.ZipFile(user.home / f"{other}.whl", "w") as archive:
+                archive.writestr("x.py", "")
+        refused(user.invoke("install-wheel", str(user.home / name)), code, said)
+        assert not user.root.path.exists()
 
 
 class TestToolchain:

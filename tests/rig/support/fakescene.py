@@ -150,6 +150,7 @@ class Stage:
             admission=self._admission,
             serving=lambda *args, **how: contextlib.nullcontext(Served()),
             verify=self._verify,
+            need_fit=lambda *args: self._did("fit", None),
             install_wheel=self._install_wheel,
         )
 

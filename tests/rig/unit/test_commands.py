@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import types
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -364,7 +365,8 @@ class TestInstallWheel:
         desk.put(commands.scenes, "at", at)
         desk.put(from_wheel, "install")
         file = tmp_path / self.NAME
-        file.touch()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("vllm/__init__.py", "")
         got = commands.install_wheel(desk.console, str(file), False)
         assert seen == [HERE, "v100-cu128"]
         assert got.args == (desk.console, desk.at, file)
@@ -374,6 +376,23 @@ class TestInstallWheel:
         """A name that is no wheel's is refused before anything is looked at."""
         with pytest.raises(UsageError):
             commands.install_wheel(desk.console, name, False)
+
+    def test_another_system(self, desk: Desk, tmp_path: Path) -> None:
+        """What no Python here can load is refused before anything is made."""
+        file = tmp_path / "1cat_vllm-1-cp312-cp312-win_amd64.whl"
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("vllm/__init__.py", "")
+        with pytest.raises(CannotError, match="another system"):
+            commands.install_wheel(desk.console, str(file), False)
+
+    def test_no_checkout(self, desk: Desk, tmp_path: Path) -> None:
+        """A checkout that is named and not there is wrong usage."""
+        file = tmp_path / self.NAME
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("vllm/__init__.py", "")
+        source = str(tmp_path / "none")
+        with pytest.raises(UsageError, match="--source .*: it does not exist"):
+            commands.install_wheel(desk.console, str(file), False, source=source)
 
 
 class TestDoctor:

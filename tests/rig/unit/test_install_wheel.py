@@ -129,6 +129,18 @@ def test_a_wheel_for_another_card(bench: Bench) -> None:
     assert bench.calls == []
 
 
+def test_a_damaged_wheel(bench: Bench) -> None:
+    """A file that was damaged on its way is told as one, whatever Python says of it."""
+    with zipfile.ZipFile(bench.wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("rig_sample/_C.abi3.so", bytes(range(256)) * 100)
+    whole = bytearray(bench.wheel.read_bytes())
+    whole[60:90] = b"\xff" * 30
+    bench.wheel.write_bytes(whole)
+    with pytest.raises(StepFailed, match=r"cannot read .*\.whl") as caught:
+        bench.run()
+    assert "cut short" in caught.value.usual and bench.calls == []
+
+
 def test_an_install_that_left_something_out(bench: Bench) -> None:
     """A good wheel whose install is not complete fails after all."""
     bench.lists(70)

@@ -443,6 +443,7 @@ class TestFromWheel:
         got = from_wheel.install(console, play.at, wheel, use=play.stage.tools)
         assert [name for name, _ in play.stage.calls] == [
             "environment",
+            "fit",
             "plan pair",
             "pair",
             "venv",
@@ -460,11 +461,13 @@ class TestFromWheel:
         assert "work-round   Python 3.11 instead of 3.12" in said
         assert str(play.at.environment) in said
 
-    def test_fails(self, play: Play, tmp_path: Path) -> None:
-        """A wheel that is refused leaves a record of it."""
-        play.stage.breaks = "install wheel"
+    @pytest.mark.parametrize("part", ["fit", "install wheel"])
+    def test_fails(self, play: Play, tmp_path: Path, part: str) -> None:
+        """A wheel that is refused leaves a record of it, and nothing was brought."""
+        play.stage.breaks = part
         with pytest.raises(StepFailed):
             from_wheel.install(
                 Console(play.out, {}), play.at, tmp_path, use=play.stage.tools
             )
         assert play.last["result"] == "failed"
+        assert bool(play.stage.named("pair")) == (part != "fit")

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -39,10 +41,47 @@ class TestName:
         with pytest.raises(UsageError, match="not named like a wheel"):
             wheel_fit.name_of(wheel)
 
-    def test_no_file(self, tmp_path: Path) -> None:
-        """A file that is not there is wrong usage."""
-        with pytest.raises(UsageError, match="there is no file"):
-            wheel_fit.name_of(tmp_path / "a-1-py3-none-any.whl")
+
+class TestFile:
+    """What is typed for a wheel."""
+
+    NAME = "rig_sample-1-py3-none-any.whl"
+
+    def test_a_wheel(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A file is taken by whatever path."""
+        with zipfile.ZipFile(tmp_path / self.NAME, "w") as archive:
+            archive.writestr("a.py", "")
+        monkeypatch.chdir(tmp_path)
+        assert wheel_fit.file_of(self.NAME) == tmp_path / self.NAME
+
+    @pytest.mark.parametrize(
+        ("typed", "words", "hint"),
+        [
+            ("", "which wheel", "invoke install-wheel FILE"),
+            ("https://me:pass@example.org/{}", "is an address", "curl -LO"),
+            ("{here}/none/{}", "there is no file", "ls -l {here}/none"),
+            ("{here}/file/{}", "there is no file", "ls -l {here}/file"),
+            ("{here}/folder/{}", "is a folder", "ls {here}/folder/{}"),
+            ("{here}/empty/{}", "is empty", "download it again"),
+            ("{here}/page/{}", "is no wheel: it is no zip file", "download it again"),
+            ("{here}/pipe/{}", "is no file", "ls -l {here}/pipe/{}"),
+            ("{here}/page/a.zip", "not named like a wheel", "download it again"),
+        ],
+    )
+    def test_refused(self, tmp_path: Path, typed: str, words: str, hint: str) -> None:
+        """It is told what is wrong with it, and what to do."""
+        for name in ("folder", "empty", "page", "pipe"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "file").touch()
+        (tmp_path / "folder" / self.NAME).mkdir()
+        (tmp_path / "empty" / self.NAME).touch()
+        (tmp_path / "page" / self.NAME).write_text("<html>no such release</html>")
+        (tmp_path / "page" / "a.zip").write_text("x")
+        os.mkfifo(tmp_path / "pipe" / self.NAME)
+        with pytest.raises(UsageError, match=words) as caught:
+            wheel_fit.file_of(typed.format(self.NAME, here=tmp_path))
+        assert hint.format(self.NAME, here=tmp_path) in caught.value.hint
+        assert "pass" not in caught.value.what.replace(str(tmp_path), "")
 
 
 class TestCheck:

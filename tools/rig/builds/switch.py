@@ -15,7 +15,6 @@ import json
 import os
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from tools.rig.builds import generations, journals
 from tools.rig.builds.files import Files, missing, save
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.builds.journals import Journal, Pair
+from tools.rig.builds.wheel import BROKEN
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def _stage(
         if before is not None:
             before()
         journals.store(dataclasses.replace(journal, phase="switch"), files)
-    except (KeyError, zipfile.BadZipFile, zlib.error) as exc:
+    except (KeyError, *BROKEN) as exc:
         journals.undo(journal.file, files)
         raise StepFailed(
             f"cannot unpack {to.wheel}: {exc}", hint="build again"

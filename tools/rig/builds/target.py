@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,13 +73,7 @@ def find(settings: Settings, here: Path = HERE, cwd: Path | None = None) -> Targ
     """
     asked = profiles.load(settings.profile) if settings.profile else None
     if settings.source is not None:
-        place = checked_path(settings.source)
-        if not place.is_dir():
-            what = "is no folder" if place.exists() else "does not exist"
-            raise UsageError(
-                f"--source {place}: it {what}",
-                hint="git clone the target and pass its folder with --source",
-            )
+        place = need_folder(settings.source)
         name = project_name(place)
         if name is None:
             raise UsageError(
@@ -97,6 +92,24 @@ def find(settings: Settings, here: Path = HERE, cwd: Path | None = None) -> Targ
         # a profile of a real target proves its toolchain on the miniature
         sample = profiles.on_sample(sample)
     return Target(None, sample)
+
+
+def need_folder(source: Path) -> Path:
+    """Return the folder that the user named as the checkout.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    place = checked_path(source)
+    if not os.path.isdir(place):
+        what = "is no folder" if os.path.exists(place) else "does not exist"
+        raise UsageError(
+            f"--source {place}: it {what}",
+            hint="git clone the target and pass its folder with --source",
+        )
+    return place
 
 
 def find_here(settings: Settings) -> Target:

@@ -15,6 +15,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from tools.rig.base.errors import StepFailed, unwritable
 
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What Python says of an archive that is damaged, encrypted or packed by others."""
+
 
 def only_wheel(folder: Path) -> Path:
     """Return the one wheel in a folder.

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import stat
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import regex as re
 from packaging import tags
 from packaging.utils import (
     InvalidWheelFilename,
@@ -16,8 +21,11 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 
-from tools.rig.base import run
+from tools.rig.base import redact, run
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
+from tools.rig.base.state import checked_path
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 _ASK = (
     "import json, sys, sysconfig; print(json.dumps([sys.implementation.name, "
@@ -48,16 +56,60 @@ class Interpreter:
         return f"{self.name} {self.version[0]}.{self.version[1]}{free}"
 
 
+def file_of(typed: str) -> Path:
+    """Return the wheel that is meant by what was typed.
+
+    Raises
+    ------
+    UsageError
+        When that is no file, or the file is no wheel at all.
+    """
+    if not typed:
+        raise UsageError("which wheel?", hint="invoke install-wheel FILE")
+    if _ADDRESS.match(typed):
+        raise UsageError(
+            f"{redact.text(typed)} is an address, and not a file",
+            usual="A wheel is looked at as a whole before anything is installed.",
+            hint="curl -LO THE-ADDRESS, then invoke install-wheel FILE",
+        )
+    wheel = checked_path(typed).expanduser().absolute()
+    quoted = shlex.quote(os.fspath(wheel))
+    try:
+        found = wheel.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise UsageError(
+                f"{wheel} is a folder; one file is needed", hint=f"ls {quoted}"
+            )
+        if not stat.S_ISREG(found.st_mode):
+            raise UsageError(f"{wheel} is no file", hint=f"ls -l {quoted}")
+        with wheel.open("rb") as content:
+            whole = zipfile.is_zipfile(content)
+    except (FileNotFoundError, NotADirectoryError) as exc:
+        folder = shlex.quote(os.fspath(wheel.parent))
+        raise UsageError(f"there is no file {wheel}", hint=f"ls -l {folder}") from exc
+    except OSError as exc:
+        raise UsageError(
+            f"{wheel} cannot be read: {exc.strerror}", hint=f"ls -l {quoted}"
+        ) from exc
+    name_of(wheel)
+    if not whole:
+        what = "is empty" if not found.st_size else "is no wheel: it is no zip file"
+        raise UsageError(
+            f"{wheel} {what}",
+            usual="The download broke off, or a page was saved in its place.",
+            hint=f"ls -l {quoted}, and download it again",
+        )
+    return wheel
+
+
 def name_of(wheel: Path) -> WheelName:
     """Read the name of a wheel.
 
     Raises
     ------
     UsageError
-        When there is no such file, or it is not named like a wheel.
+        When it is not named like a wheel.
     """
-    if not wheel.is_file():
-        raise UsageError(f"there is no file {wheel}", hint=f"ls -l '{wheel.parent}'")
     try:
         project, version, _, found = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as exc:
@@ -108,22 +160,37 @@ def check(
         With the part of its name that does not fit.
     """
     places = list(tags.platform_tags() if platforms is None else platforms)
-    fits = set(_tags(python, places))
-    if name.tags & fits:
+    check_system(name, places)
+    if name.tags & set(_tags(python, places)):
         return
-    said = ", ".join(sorted(str(tag) for tag in name.tags))
-    if not any(tag.platform in (*places, "any") for tag in name.tags):
-        glibc = next((p for p in places if p.startswith("manylinux_")), "none")
-        raise CannotError(
-            f"the wheel is for another system ({said})",
-            usual=f"Newest platform that this machine serves: {glibc}.",
-            hint="invoke build-sm70",
-        )
     raise CannotError(
-        f"the wheel is for another Python ({said}) than {python}",
+        f"the wheel is for another Python ({_said(name)}) than {python}",
         usual="Compiled modules fit one Python release, unless they are abi3.",
         hint=f"export ONECAT_PYTHON={_wanted(name)} and run invoke venv-local",
     )
+
+
+def check_system(name: WheelName, platforms: Iterable[str] | None = None) -> None:
+    """Refuse a wheel that no Python on this system can load; as for :func:`check`.
+
+    Raises
+    ------
+    CannotError
+        With what its name says it is for.
+    """
+    places = list(tags.platform_tags() if platforms is None else platforms)
+    if any(tag.platform in (*places, "any") for tag in name.tags):
+        return
+    glibc = next((p for p in places if p.startswith("manylinux_")), "none")
+    raise CannotError(
+        f"the wheel is for another system ({_said(name)})",
+        usual=f"Newest platform that this machine serves: {glibc}.",
+        hint="invoke build-sm70",
+    )
+
+
+def _said(name: WheelName) -> str:
+    return ", ".join(sorted(str(tag) for tag in name.tags))
 
 
 def _tags(python: Interpreter, platforms: list[str]) -> Iterable[tags.Tag]:

@@ -38,4 +38,5 @@ class Tools:
     admission: Callable[..., Admission] = Admission
     serving: Callable[..., Any] = cache_server.serving
     verify: Callable[..., Any] = verify.verify
+    need_fit: Callable[..., None] = install_wheel.need_fit
     install_wheel: Callable[..., Any] = install_wheel.install_wheel

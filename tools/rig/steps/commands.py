@@ -14,7 +14,7 @@ from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import profile as profiles
-from tools.rig.builds import record, survey, target
+from tools.rig.builds import record, survey, target, wheel_fit
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
@@ -235,8 +235,12 @@ def install_wheel(console: Console, file: str, when_free: bool, **cli: str) -> A
 
     console.flags = cli
     settings = settings_for(cli)
-    wheel = checked_path(file).absolute()
+    wheel = wheel_fit.file_of(file)
     profile = check.profile_of(wheel, settings.profile)
+    # what cannot be taken here is told before anything is made
+    wheel_fit.check_system(wheel_fit.name_of(wheel))
+    if settings.source is not None:
+        target.need_folder(settings.source)
     found = scenes.at(settings, settings.source or target.HERE, profile)
     return step.install(console, found, wheel, when_free=when_free)
 

@@ -57,6 +57,8 @@ def _steps(
     with run.step("environment"):
         switching.settle(console, found)
         made = use.make_environment(found.placing, console, env=found.env)
+        # before a toolkit is brought for it
+        use.need_fit(wheel, found.placing.bench / "bin/python", found.env)
     with run.step("toolchain"):
         chosen = use.plan_pair(found.settings, found.profile, root, found.env)
         pair = use.act_pair(

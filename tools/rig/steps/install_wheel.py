@@ -17,7 +17,7 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import checked_path, write_text
+from tools.rig.base.state import write_text
 from tools.rig.builds import plan as plans
 from tools.rig.builds import profile as profiles
 from tools.rig.builds import uv as uv_
@@ -54,10 +54,10 @@ def profile_of(wheel: Path, asked: str | None = None) -> Profile:
     Raises
     ------
     UsageError
-        When the file is no wheel, no profile knows its project, or the profile that was
-        asked for is another project's.
+        When the file is not named like a wheel, no profile knows its project, or the
+        profile that was asked for is another project's.
     """
-    name = wheel_fit.name_of(checked_path(wheel))
+    name = wheel_fit.name_of(wheel)
     found = profiles.load(asked) if asked else profiles.of_project(name.project)
     if found is None:
         known = [profiles.load(n) for n in profiles.names()]
@@ -65,6 +65,20 @@ def profile_of(wheel: Path, asked: str | None = None) -> Profile:
     if found.project != name.project:
         raise _other_project(wheel, name.project, [found])
     return found
+
+
+def need_fit(wheel: Path, python: Path, env: Mapping[str, str]) -> None:
+    """Refuse a wheel that an interpreter cannot load.
+
+    Raises
+    ------
+    CannotError
+        When it is for another Python or system.
+    StepFailed
+        When the interpreter does not answer.
+    """
+    found = wheel_fit.interpreter_of(python, env)
+    wheel_fit.check(wheel_fit.name_of(wheel), found)
 
 
 def install_wheel(
@@ -88,7 +102,7 @@ def install_wheel(
     Parameters
     ----------
     wheel
-        A local file.
+        A local file; see :func:`wheel_fit.file_of`.
     python
         The environment's interpreter.
     profile
@@ -119,12 +133,11 @@ def install_wheel(
         fails, or the environment is not what the profile asks for.
     """
     env = dict(os.environ) if env is None else env
-    wheel = checked_path(wheel).absolute()
     name = wheel_fit.name_of(wheel)
     if name.project != profile.project:
         raise _other_project(wheel, name.project, [profile])
     with console.step(f"check {wheel.name}"):
-        wheel_fit.check(name, wheel_fit.interpreter_of(python, env))
+        need_fit(wheel, python, env)
         before = _proved(
             verify(
                 console,

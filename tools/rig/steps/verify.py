@@ -19,6 +19,7 @@ from pathlib import Path
 from tools.rig.base.console import Console, size, table
 from tools.rig.base.errors import StepFailed
 from tools.rig.builds import installed, smoke, verdicts
+from tools.rig.builds import wheel as wheels
 from tools.rig.builds.installed import Found, Site
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.verdicts import ImportVerdict, LibraryVerdict, VerifyReport
@@ -152,7 +153,7 @@ def _of_wheel(wheel: Path, profile: Profile, cuobjdump: Path) -> VerifyReport:
                 )
                 for lib in found
             ]
-    except (OSError, zipfile.BadZipFile) as exc:
+    except (OSError, *wheels.BROKEN) as exc:
         raise StepFailed(
             f"cannot read {wheel}: {exc}",
             usual="The file was cut short, is no wheel, or TMPDIR is full.",
