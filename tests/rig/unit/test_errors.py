@@ -73,3 +73,36 @@ def test_unwritable(number: int, hint: str) -> None:
     error = errors.unwritable(Path("/a b/c"), exc, "usual")
     assert error.what == f"cannot write /a b/c: {os.strerror(number)}"
     assert (error.usual, error.hint) == ("usual", hint)
+
+
+@pytest.mark.parametrize(
+    ("files", "free", "blocks", "inodes"),
+    [
+        (1000, 0, 1 << 20, True),
+        (1000, 900, 1 << 20, False),
+        (1000, 0, 0, False),
+        (0, 0, 1 << 20, False),
+    ],
+)
+def test_no_inodes(
+    monkeypatch: pytest.MonkeyPatch, files: int, free: int, blocks: int, inodes: bool
+) -> None:
+    """A disk with bytes and without inodes is told from one without bytes."""
+    disk = os.statvfs_result(
+        (4096, 4096, 1 << 20, blocks, blocks, files, free, free, 0, 255)
+    )
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    exc = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    error = errors.unwritable(Path("/a b/c"), exc)
+    assert ("no inodes are left" in error.what) == inodes
+    assert error.hint == f"df -{'i' if inodes else 'h'} '/a b'"
+
+
+def test_a_disk_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be asked is not said to lack inodes."""
+
+    def refuse(path: object) -> None:
+        raise OSError(errno.EIO, "x")
+
+    monkeypatch.setattr(os, "statvfs", refuse)
+    assert not errors.room.lacks_inodes(Path("/a"))

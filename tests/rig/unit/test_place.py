@@ -73,7 +73,7 @@ def mount(**more: Any) -> Mount:
         ({"free_bytes": 11 * GIB}, "no space: 11.0 GiB free, 12.0 GiB needed"),
         ({"free_bytes": 11 * GIB, "venv": "ready"}, ""),
         ({"free_bytes": GIB, "venv": "ready"}, "no space: 1.0 GiB free"),
-        ({"free_inodes": 1000}, "no space: 1000 more files possible"),
+        ({"free_inodes": 1000}, "no inodes: 1000 more files possible"),
         ({"free_inodes": 1000, "venv": "ready"}, ""),
         ({"mount": mount(fs="overlay")}, ""),
         ({"mount": mount(fs="")}, ""),

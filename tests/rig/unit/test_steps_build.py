@@ -301,6 +301,22 @@ class TestBadEnd:
         assert caught.value.hint.startswith("df -h ")
         assert len(caught.value.details) == said
 
+    @pytest.mark.parametrize(("said", "left"), [(True, 9000), (False, 3)])
+    def test_no_inodes(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch, said: bool, left: int
+    ) -> None:
+        """Bytes that are free do not hide that no further file can be made."""
+        play.stage.compiles = 1
+        play.stage.says = ["a.cpp:1: fatal error: No space left on device"] * said
+        monkeypatch.setattr(build_report.storage, "free", lambda path: (9 << 30, left))
+        disk = os.statvfs_result(
+            (4096, 4096, 9 << 20, 9 << 20, 9 << 20, 10**6, *[left] * 2, 0, 255)
+        )
+        monkeypatch.setattr(os, "statvfs", lambda path: disk)
+        with pytest.raises(StepFailed, match="no inodes are left") as caught:
+            play.build()
+        assert caught.value.hint.startswith("df -i ")
+
     def test_no_line_says_why(self, play: Play) -> None:
         """Without a decisive line the whole log is named."""
         play.stage.compiles, play.stage.says = 9, ["all is well"]

@@ -16,6 +16,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from tools.rig.base import room
+
 
 class ExitCode(enum.IntEnum):
     """The exit codes of every command, as documented in the README."""
@@ -82,10 +84,13 @@ def unwritable(path: Path, exc: OSError, usual: str = "") -> StepFailed:
         errno.ENOTDIR: f"ls -ld {folder}",
         errno.EEXIST: f"ls -ld {folder}",
     }
+    why = exc.strerror or str(exc)
+    if exc.errno == errno.ENOSPC and room.lacks_inodes(path):
+        why += f"; {room.NO_INODES}"
     return StepFailed(
-        f"cannot write {path}: {exc.strerror or exc}",
+        f"cannot write {path}: {why}",
         usual=usual,
-        hint=looks.get(exc.errno or 0, f"df -h {folder}"),
+        hint=looks.get(exc.errno or 0) or room.look(path.parent),
     )
 
 

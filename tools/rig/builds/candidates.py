@@ -95,7 +95,7 @@ def judge(candidate: Candidate, uid: int, need_bytes: int) -> str:
         ),
         (
             disk.free_inodes < files,
-            f"no space: {disk.free_inodes} more files possible, {files} needed",
+            f"no inodes: {disk.free_inodes} more files possible, {files} needed",
         ),
     )
     return next((reason for bad, reason in checks if bad), "")

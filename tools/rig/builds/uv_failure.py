@@ -11,6 +11,7 @@ from pathlib import Path
 
 import regex as re
 
+from tools.rig.base import room
 from tools.rig.base.errors import StepFailed
 
 # what uv prints when the line, not the request, was at fault
@@ -49,14 +50,15 @@ def failure(
     where = f" Log: {log}" if log else ""
     full = next((line for line in text if _DISK_FULL.search(line)), "")
     if full:
+        inodes = room.lacks_inodes(place)
         return StepFailed(
-            f"{what}: the disk is full",
+            f"{what}: {room.NO_INODES if inodes else 'the disk is full'}",
             details=[full.strip()],
             usual="Nothing that was there before has changed." + where,
-            hint=f"df -h {shlex.quote(os.fspath(place.parent))}",
+            hint=room.look(place.parent),
         )
     start = next((i for i, line in enumerate(text) if "error" in line.lower()), 0)
-    hint = f"df -h {shlex.quote(os.fspath(place.parent))}"
+    hint = room.look(place.parent)
     if any("network was disabled" in line for line in text):
         hint = "unset ONECAT_OFFLINE UV_OFFLINE"
     elif log:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base import room
 from tools.rig.base.console import Console, duration, size
 from tools.rig.base.errors import StepFailed
 from tools.rig.builds.candidates import slow, speed
@@ -25,6 +26,8 @@ from tools.rig.steps.toolkit import Pair
 _CHUNK = 1 << 20
 _ROOM = 64 << 20
 """Bytes free under which a disk counts as full."""
+_MANY = 20_000
+"""Inodes that a build may have given back since it was told that there are none."""
 
 
 def place_notes(placing: PlacePlan, made: Environment) -> list[str]:
@@ -72,14 +75,18 @@ def full_disk(title: str, log: Path, since: int, root: Path) -> StepFailed | Non
             if b"No space left on device" in line:
                 said = line.decode("utf-8", "replace").strip()
                 break
-    if not said and free > _ROOM:
+    few = _MANY if said and free > _ROOM else room.FEW
+    inodes = room.lacks_inodes(root, few)
+    if not said and free > _ROOM and not inodes:
         return None
+    left = room.NO_INODES if inodes else f"the disk of {root} has {size(free)} free now"
     return StepFailed(
-        f"building the {title} failed: No space left on device",
+        f"building the {title} failed: No space left on device"
+        + (f"; {room.NO_INODES}" if inodes else ""),
         details=[said] if said else (),
-        usual=f"The disk of {root} has {size(free)} free now; what a build was writing "
-        "is gone by then. Where TMPDIR lies on another disk, that one may be full.",
-        hint=f"df -h {shlex.quote(str(root))}, make room, then run the command again",
+        usual=f"{left[0].upper()}{left[1:]}; what a build was writing is gone by then. "
+        "Where TMPDIR lies on another disk, that one may be full.",
+        hint=f"{room.look(root, few)}, make room, then run the command again",
     )
 
 
