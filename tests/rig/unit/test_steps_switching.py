@@ -200,7 +200,7 @@ class TestActivate:
 
     def test_unproved(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that was never proved is proved once it is in force, or goes again."""
-        first, second = play.build()["id"], play.build()["id"]
+        first, before, second = (play.build()["id"] for _ in range(3))
         folder = play.at.environment.resolve().parent / first
         mark = folder / generations.MARK
         proved, owed = '"verified": true', '"verified": false'
@@ -214,6 +214,9 @@ class TestActivate:
         with pytest.raises(StepFailed, match="does not hold"):
             activate.activate(play.console, play.at, first, Wish(), **how)
         assert play.active == second
+        # and the one to go back to is who it was
+        place = play.at.environment.name
+        assert generations.placed(play.at.root, place).previous == before
         done = activate.activate(play.console, play.at, first, Wish(), **how)
         assert done.verified and play.active == first
         assert proved in mark.read_text()
@@ -230,6 +233,22 @@ class TestActivate:
         play.activate(any_commit=True)
         library = play.at.checkout / "rig_sample" / "_C.abi3.so"
         assert library.read_text() == "new _C.abi3.so."
+
+
+class TestNoWayBack:
+    """A build that fails its proof, and one before it that cannot be put back."""
+
+    def test_is_told(self, play: Play) -> None:
+        """The proof's failure is raised, and people learn what is in force."""
+        first = play.build(wheel_only=False)
+        Path(first["wheel"]).unlink()
+        play.stage.verdicts = ["ok", "no code"]
+        with pytest.raises(StepFailed, match="does not hold"):
+            play.build(wheel_only=False)
+        assert play.active != first["id"]
+        said = play.out.getvalue()
+        assert f"{first['id']} could not be put back: the wheel" in said
+        assert f"invoke activate --build {first['id']}" in said
 
 
 class TestPrune:

@@ -98,31 +98,22 @@ class TestSwitch:
         assert switch.active(town.root, PLACE) is None
 
 
+class TestPrevious:
+    """Which one there is to go back to."""
+
+    def test_named(self, town: Town) -> None:
+        """Who takes a switch back names the one that was there before it."""
+        one, two = town.generation("1"), town.generation("2")
+        go(town, one)
+        go(town, two)
+        go(town, town.generation("3"))
+        assert go(town, two, previous="1").previous == "1"
+        assert generations.find(town.root, PLACE).id == "1"
+        assert go(town, one, previous="").previous is None
+
+
 class TestAdopt:
     """A folder of an earlier version where the link goes."""
-
-    def test_known(self, town: Town) -> None:
-        """It becomes the previous generation, and what it placed is known."""
-        town.environment(town.link, "before")
-        wheel = town.wheel("0", {"pkg/_C.so": "C0", "pkg/o.so": "o"})
-        both = (("pkg/_C.so", "pkg/_C.so"), ("pkg/o.so", "pkg/o.so"))
-        known = Generation(
-            "0",
-            town.link,
-            mode="editable",
-            wheel=str(wheel),
-            libraries=both,
-            checkout=str(town.checkout),
-        )
-        (town.checkout / "pkg/o.so").write_text("o")
-        did = go(town, town.generation("1", LIBRARIES), adopt=known)
-        assert did.kept == town.home / "0" and did.previous == "0"
-        assert did.removed == (town.checkout / "pkg/o.so",)
-        assert (town.home / "0" / "env.txt").read_text() == "before"
-        with pytest.raises(UsageError, match="a commit that is not known"):
-            go(town, generations.find(town.root, PLACE), head=HEAD)
-        go(town, generations.find(town.root, PLACE), head=HEAD, force=True)
-        assert (town.checkout / "pkg/o.so").read_text() == "o"
 
     def test_unknown(self, town: Town) -> None:
         """Nothing known: it is kept under its date, and may be deleted one day."""
@@ -131,7 +122,8 @@ class TestAdopt:
         did = go(town, town.generation("1"))
         assert did.kept is not None and did.kept.name.endswith("-kept")
         assert (did.kept / SENTINEL).exists()
-        assert generations.find(town.root, PLACE).folder == did.kept
+        found = generations.find(town.root, PLACE)
+        assert (found.folder, found.mode) == (did.kept, "")
 
     def test_again(self, town: Town) -> None:
         """After a failure the name that it got stays."""
@@ -142,15 +134,20 @@ class TestAdopt:
             raise InUseError("someone is here")
 
         with pytest.raises(InUseError):
-            go(town, one, adopt=Generation("0", town.link), before=refuse)
+            go(town, one, before=refuse)
         assert not town.link.is_symlink()
-        assert go(town, one).previous == "0"
+        name = str((read_json(town.link / generations.MARK) or {})["id"])
+        os.utime(town.link, (0, 0))
+        assert name.endswith("-kept") and go(town, one).previous == name
 
     def test_name_is_taken(self, town: Town) -> None:
         """It goes over nothing that is there."""
         town.environment(town.link, "before")
+        os.utime(town.link, (0, 0))
+        one = town.generation("1")
+        (town.home / "19700101-000000-kept").mkdir()
         with pytest.raises(StepFailed, match="cannot keep"):
-            go(town, town.generation("1"), adopt=Generation("1", town.link))
+            go(town, one)
         assert (town.link / "env.txt").read_text() == "before"
 
 

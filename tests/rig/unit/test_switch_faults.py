@@ -32,12 +32,14 @@ class Case:
 
     town: Town
     to: Generation
-    adopt: Generation | None = None
     exchange: bool = True
 
     def go(self, files: Files) -> None:
         """Switch."""
-        switch.switch(self.town.root, PLACE, self.to, adopt=self.adopt, files=files)
+        if not self.town.link.is_symlink():
+            # a folder of an earlier version is kept under its date
+            os.utime(self.town.link, (0, 0))
+        switch.switch(self.town.root, PLACE, self.to, files=files)
 
     def settle(self, files: Files | None = None) -> str:
         """Do what the next command does first."""
@@ -62,19 +64,11 @@ def back(top: Path) -> Case:
 def first(top: Path) -> Case:
     """Make the first generation, where an earlier version left a folder."""
     town = Town(top)
-    known = Generation(
-        "0-before",
-        town.link,
-        mode="editable",
-        wheel=str(town.wheel("0-before", {f"in-wheel/{k}": v for k, v in OLD.items()})),
-        libraries=tuple((f"in-wheel/{path}", path) for path in OLD),
-        checkout=str(town.checkout),
-    )
     for path, text in OLD.items():
         (town.checkout / path).parent.mkdir(exist_ok=True)
         (town.checkout / path).write_text(text)
-    case = Case(town, town.generation("2-new", NEW), adopt=known)
-    town.environment(town.link, "0-before")
+    case = Case(town, town.generation("2-new", NEW))
+    town.environment(town.link, "before")
     return case
 
 

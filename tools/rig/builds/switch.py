@@ -81,7 +81,7 @@ def switch(
     head: str | None = None,
     force: bool = False,
     before: Callable[[], object] | None = None,
-    adopt: Generation | None = None,
+    previous: str | None = None,
     files: Files | None = None,
 ) -> Switched:
     """Bring a complete generation into force.
@@ -102,9 +102,9 @@ def switch(
     before
         Called when all is written and only the renames are left: the last look at who
         uses the environment. What it raises undoes the switch.
-    adopt
-        What is known of an environment that an earlier version made at the place itself
-        (a folder, no link); it is kept as a generation of this id.
+    previous
+        What is noted as the one to go back to, empty for none; the one in force until
+        now when None.
     files
         The file operations.
 
@@ -121,13 +121,10 @@ def switch(
     settle(root, place, files=files)
     _check(root, place, to, head, force)
     try:
-        kept = _adopted(root, place, adopt, files)
+        kept = _adopted(root, place, files)
     except OSError as exc:
         raise unwritable(root.venvs / place, exc) from exc
-    now = generations.placed(root, place)
-    if kept is not None and kept.libraries and now.id is None:
-        now = Placed(now.previous, kept.id, tuple(p for _, p in kept.libraries))
-    journal, note = _plan(root, place, to, kept, now)
+    journal, note = _plan(root, place, to, kept, previous)
     _stage(journal, note, to, before, files)
     try:
         journals.settle(journal.file, files)
@@ -174,12 +171,10 @@ def _check(
         )
 
 
-def _adopted(
-    root: StateRoot, place: str, known: Generation | None, files: Files
-) -> Generation | None:
+def _adopted(root: StateRoot, place: str, files: Files) -> Generation | None:
     """Mark an environment at the place itself as what it becomes: a generation.
 
-    Without knowledge of its libraries it counts as a wheel's: they stay as they are.
+    Nobody knows what it placed into the checkout, so it has no mode.
     """
     folder = root.venvs / place
     if folder.is_symlink() or not folder.is_dir():
@@ -189,7 +184,7 @@ def _adopted(
     if not found.complete:
         made = time.gmtime(folder.stat().st_mtime)
         stamp = time.strftime("%Y%m%d-%H%M%S-kept", made)
-        found = known or Generation(stamp, folder, mode="wheel")
+        found = Generation(stamp, folder)
         save(files, folder / generations.MARK, generations.mark_text(found))
         if not (folder / SENTINEL).exists():
             files.write(folder / SENTINEL, "")
@@ -208,21 +203,27 @@ def _adopted(
 
 
 def _plan(
-    root: StateRoot, place: str, to: Generation, kept: Generation | None, now: Placed
+    root: StateRoot,
+    place: str,
+    to: Generation,
+    kept: Generation | None,
+    previous: str | None,
 ) -> tuple[Journal, Placed]:
     """Return what will be written, renamed and removed, and what will be noted."""
     home = generations.folder_of(root, place)
-    was = kept.id if kept else generations.active_id(root, place)
-    previous = now.previous if was == to.id else was
+    now = generations.placed(root, place)
+    if previous is None:
+        was = kept.id if kept else generations.active_id(root, place)
+        previous = now.previous if was == to.id else was
     libraries: list[Pair] = []
     remove: list[Path] = []
-    note = dataclasses.replace(now, previous=previous)
+    note = dataclasses.replace(now, previous=previous or None)
     if to.mode == "editable":
         checkout = Path(to.checkout)
         paths = [path for _, path in to.libraries]
         libraries = [Pair.beside(checkout / path) for path in paths]
         remove = [checkout / path for path in now.libraries if path not in set(paths)]
-        note = Placed(previous, to.id, tuple(paths))
+        note = Placed(note.previous, to.id, tuple(paths))
     link = Pair.beside(root.venvs / place)
     journal = Journal(
         file=journals_of(root, place)[0],

@@ -99,8 +99,13 @@ def activate(
             patience=here.patience,
             guard=guard,
         )
+    if not to.mode:
+        console.mark(
+            "warn", f"libraries that {to.id} had in the checkout are not known"
+        )
     console.say(f"  environment  {found.environment}")
-    console.say(f"  version      {to.version} ({to.commit or 'no commit known'})")
+    version = to.version or "no version known"
+    console.say(f"  version      {version} ({to.commit or 'no commit known'})")
     return Activated(
         done.active,
         done.previous,

@@ -8,7 +8,6 @@ in the moment between is found by a second scan; then the switch is taken back.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,6 +78,7 @@ def switch_on(
     """
     root, place = found.root, found.environment.name
     before = switch.active(root, place)
+    earlier = generations.placed(root, place).previous
     old = found.environment.resolve()
     checkout = found.checkout if to.mode == "editable" else None
     over: list[str] = []
@@ -106,7 +106,7 @@ def switch_on(
         if proved is not None:
             proved()
     except BaseException:
-        _back(console, found, before or _earlier(done))
+        _back(console, found, before or _earlier(done), earlier)
         raise
     console.mark("ok", f"switched to {to.id} ({duration(done.seconds)})")
     return done, over
@@ -127,15 +127,25 @@ def _earlier(done: Switched) -> Generation | None:
     return None if done.kept is None else generations.read(done.kept)
 
 
-def _back(console: Console, found: Scene, before: Generation | None) -> None:
-    """Take a switch back; where nothing was before, there is nothing to go back to."""
+def _back(
+    console: Console, found: Scene, before: Generation | None, earlier: str | None
+) -> None:
+    """Take a switch back; where nothing was before, there is nothing to go back to.
+
+    What was the one to go back to before the switch is so again.
+    """
     if before is None or not before.complete:
         console.mark("warn", "no build was in force before, so the new one stays")
         return
-    # the first failure is the one to tell
-    with contextlib.suppress(RigError):
-        switch.switch(found.root, found.environment.name, before, force=True)
-        console.mark("warn", f"switched back to {before.id}")
+    root, place = found.root, found.environment.name
+    try:
+        switch.switch(root, place, before, force=True, previous=earlier or "")
+    except RigError as exc:
+        # the first failure is the one to raise
+        console.mark("fail", f"{before.id} could not be put back: {exc.what}")
+        console.say(f"  invoke activate --build {before.id}")
+        return
+    console.mark("warn", f"switched back to {before.id}")
 
 
 def settle(console: Console, found: Scene) -> None:
