@@ -6,8 +6,8 @@ Run as ``python fake_server.py PORT WORD...``; the words are its faults: ``nan``
 ``void`` (answers nothing), ``hang`` (completions), ``die`` (at once, with status 3),
 ``deaf`` (to SIGTERM), ``silent`` (never listens), ``busy`` (requests run and tokens
 flow), ``stuck`` (requests run and none flow), ``child`` (starts a helper), ``refuse``
-(401), ``broken`` (500), ``sick`` (/health says 503), ``mute`` (no /metrics), ``twice``
-(a first token that leaves doubts).
+(401), ``late`` (a token takes two seconds), ``broken`` (500), ``sick`` (/health says
+503), ``mute`` (no /metrics), ``twice`` (a first token that leaves doubts).
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size))
         while "hang" in WORDS:
             time.sleep(0.1)
+        if "late" in WORDS:
+            time.sleep(2)
         if "refuse" in WORDS:
             self._say(401, b'{"error": "Unauthorized"}')
             return

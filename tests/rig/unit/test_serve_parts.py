@@ -338,6 +338,45 @@ def test_whose_key_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (Facts(alive=True, probe="late", timed_out=True, moved=True), State.READY, ""),
         (Facts(alive=True, probe="late", timed_out=True), State.DEGRADED, "late"),
         (
+            Facts(alive=True, probe="late", timed_out=True, moved=True, health=0),
+            State.READY,
+            "it is busy",
+        ),
+        (Facts(alive=True, probe="", health=0, moved=True), State.READY, ""),
+        (
+            Facts(alive=True, probe="late", timed_out=True, moved=False, starved=True),
+            State.DEGRADED,
+            "late: this machine is too busy to tell",
+        ),
+        (
+            Facts(alive=True, probe="l", timed_out=True, used_cpu=False, starved=True),
+            State.DEGRADED,
+            "too busy to tell",
+        ),
+        (
+            Facts(
+                alive=True,
+                probe="late",
+                timed_out=True,
+                moved=False,
+                starved=True,
+                stopped=("PID 9",),
+            ),
+            State.HUNG,
+            "PID 9",
+        ),
+        (
+            Facts(
+                alive=True,
+                probe="late",
+                timed_out=True,
+                moved=False,
+                compiling=("PID 8 (ptxas)",),
+            ),
+            State.READY,
+            "compiles kernels (PID 8 (ptxas))",
+        ),
+        (
             Facts(alive=True, probe="late", timed_out=True, used_cpu=False),
             State.HUNG,
             "late",

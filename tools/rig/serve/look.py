@@ -12,27 +12,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base.idle import session_activity
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu
-from tools.rig.serve import cards, life, members, metrics, probe, states
+from tools.rig.serve import cards, life, members, probe, states
 from tools.rig.serve import record as records
+from tools.rig.serve.counting import Seen, count, limit
 from tools.rig.serve.members import Member
-from tools.rig.serve.metrics import Counters
 from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.states import Facts, State
 
 PROBE_S = 20.0
 """Seconds that the completion of a deep look may take."""
 
-STILL_S = 5.0
-"""Seconds that counters must have stood still at the least: a step may be long."""
-
-WINDOW_S = 0.35
-"""Seconds between the two counts of a quick look."""
-
-_QUICK_S = 0.4
-_SAMPLE_S = 0.5
+_COMPILERS = frozenset(
+    {"cc1plus", "cicc", "clang", "cudafe++", "g++", "gcc", "ld", "nvcc", "ptxas"}
+)
+"""What a server starts to compile the kernels of a request that is the first of its
+kind; counters stand still for that long."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +70,6 @@ class ServerStatus:
         return {**asdict(self), "state": self.state.value}
 
 
-@dataclass
-class _Seen:
-    """What was counted during a look."""
-
-    first: Counters | None
-    last: Counters | None
-    seconds: float
-    moved: bool | None
-    used_cpu: bool
-    said: probe.Completion | None = None
-
-
 def look(
     root: StateRoot,
     record: ServerRecord,
@@ -108,21 +92,22 @@ def look(
     there = members.note(record)
     alive = members.api_alive(record)
     ready = record.ready is not None
-    health, wrong, seen = 0, "", _Seen(None, None, 0.0, None, True)
+    before = there
+    health, wrong, seen = 0, "", Seen(None, None, 0.0, None, True)
     if alive:
-        answer = probe.health(record, probe_s if deep and probe_s < 2 else _limit(deep))
+        answer = probe.health(record, limit(deep))
         health = answer.status
         key, wrong = probe.key_for(record)
         asks = deep and (health == 200 or (ready and not health))
-        seen = _count(record, key, probe_s if asks else 0.0)
+        seen = count(record, key, probe_s if asks else 0.0)
         # what a signal stopped shows that only after a moment
-        there = members.note(record)
+        before, there = there, members.note(record)
     said = seen.said
     facts = Facts(
         alive=alive,
         was_ready=ready,
         stopping=bool(record.state_of_stop),
-        end="" if alive else _end(record),
+        end="" if alive else _ended(record),
         orphans=tuple(_named(m) for m in there if m.role != "keeper"),
         health=health,
         probe=None if said is None else said.problem,
@@ -131,6 +116,9 @@ def look(
         key=probe.key_fault(record, wrong, said) if alive else "",
         moved=seen.moved,
         used_cpu=seen.used_cpu,
+        starved=seen.starved,
+        compiling=tuple(_named(m) for m in before if m.name in _COMPILERS)
+        or tuple(_named(m) for m in there if m.name in _COMPILERS),
         stopped=tuple(_named(m) for m in there if m.state in "Tt"),
         missing=_missing(record, there) if alive else (),
     )
@@ -187,69 +175,14 @@ def look_at_all(
     return [results[at] for at in sorted(results)]
 
 
-def _count(record: ServerRecord, key: str, probe_s: float) -> _Seen:
-    """Count for a moment, or for as long as a completion takes."""
-    limit = _limit(probe_s > 0)
-    start = time.monotonic()
-    first = metrics.read(record, limit)
-    busy = session_activity(record.session)[0] if record.session else 0
-    said: list[probe.Completion] = []
-    thread = threading.Thread(
-        target=lambda: said.append(probe.completion(record, timeout=probe_s, key=key)),
-        daemon=True,
-    )
-    last, moved = first, False
-    if probe_s > 0:
-        thread.start()
-        thread.join(_SAMPLE_S)
-        while thread.is_alive() or _too_early(said, moved, start):
-            last = metrics.read(record, limit) or last
-            moved = moved or _grew(first, last)
-            thread.join(_SAMPLE_S)
-            time.sleep(0 if thread.is_alive() else _SAMPLE_S / 5)
-        if said and said[0].ok:
-            # its own token counts as well
-            last = metrics.read(record, limit) or last
-    elif first is not None:
-        time.sleep(WINDOW_S)
-        last = metrics.read(record, limit) or first
-        moved = _grew(first, last)
-    known = first is not None and first.work is not None
-    used = session_activity(record.session)[0] > busy if record.session else True
-    return _Seen(
-        first=first,
-        last=last,
-        seconds=time.monotonic() - start,
-        moved=moved if known else None,
-        used_cpu=used,
-        said=said[0] if said else None,
-    )
-
-
-def _too_early(said: list[probe.Completion], moved: bool, start: float) -> bool:
-    """Say whether a completion ran out of time before a hang could be told."""
-    late = bool(said) and said[0].timed_out
-    return late and not moved and time.monotonic() - start < STILL_S
-
-
-def _limit(deep: bool) -> float:
-    return 2.0 if deep else _QUICK_S
-
-
-def _grew(first: Counters | None, last: Counters | None) -> bool:
-    if first is None or last is None or first.work is None or last.work is None:
-        return False
-    return last.work > first.work
-
-
-def _rate(seen: _Seen) -> float | None:
+def _rate(seen: Seen) -> float | None:
     made = [c.generated if c else None for c in (seen.first, seen.last)]
     if made[0] is None or made[1] is None or seen.seconds <= 0:
         return None
     return max(0.0, made[1] - made[0]) / seen.seconds
 
 
-def _last_token(record: ServerRecord, seen: _Seen) -> float | None:
+def _last_token(record: ServerRecord, seen: Seen) -> float | None:
     """Return the age of the newest token, from this look and the one before."""
     if seen.first is None or seen.last is None or seen.last.generated is None:
         return None
@@ -264,7 +197,7 @@ def _last_token(record: ServerRecord, seen: _Seen) -> float | None:
     return max(0.0, now - since)
 
 
-def _end(record: ServerRecord) -> str:
+def _ended(record: ServerRecord) -> str:
     if not record.this_boot:
         return "this machine was booted since"
     return life.how_it_ended(record)
@@ -272,11 +205,11 @@ def _end(record: ServerRecord) -> str:
 
 def _missing(record: ServerRecord, there: Sequence[Member]) -> tuple[str, ...]:
     found = []
-    for role, count in sorted(record.roles.items()):
+    for role, wanted in sorted(record.roles.items()):
         now = sum(1 for member in there if member.role == role)
-        if now < count and role in ("engine", "worker"):
-            found.append(f"{count - now} of {count} {role} process(es) gone")
-        if now < count and role == "keeper":
+        if now < wanted and role in ("engine", "worker"):
+            found.append(f"{wanted - now} of {wanted} {role} process(es) gone")
+        if now < wanted and role == "keeper":
             found.append("its keeper is gone: its log stands still")
     try:
         room = os.statvfs(Path(record.log).parent)

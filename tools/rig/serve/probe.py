@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ def ask(
     *,
     timeout: float,
     key: str = "",
+    opened: Callable[[http.client.HTTPConnection], None] = lambda there: None,
 ) -> Answer:
     """Send one request and return the answer, whatever happens.
 
@@ -93,11 +94,14 @@ def ask(
         Seconds for the connection and for each piece of the answer.
     key
         The API key.
+    opened
+        Gets the connection, by which the request can be ended from elsewhere.
     """
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     there = http.client.HTTPConnection(record.address, record.port, timeout=timeout)
+    opened(there)
     try:
         there.request(
             "GET" if body is None else "POST",
@@ -124,7 +128,13 @@ def health(record: ServerRecord, timeout: float = 2.0) -> Answer:
     return ask(record, "/health", timeout=timeout)
 
 
-def completion(record: ServerRecord, *, timeout: float, key: str = "") -> Completion:
+def completion(
+    record: ServerRecord,
+    *,
+    timeout: float,
+    key: str = "",
+    opened: Callable[[http.client.HTTPConnection], None] = lambda there: None,
+) -> Completion:
     """Have one token made, and a few more where one token is not enough to judge.
 
     A model that computes nonsense (NaN) answers 200 with ``!!!!`` or with nothing: the
@@ -134,6 +144,8 @@ def completion(record: ServerRecord, *, timeout: float, key: str = "") -> Comple
     ----------
     timeout
         Seconds for all of it.
+    opened
+        See :func:`ask`.
     """
     start = time.monotonic()
     text = ""
@@ -153,6 +165,7 @@ def completion(record: ServerRecord, *, timeout: float, key: str = "") -> Comple
             },
             timeout=left,
             key=key,
+            opened=opened,
         )
         seconds = time.monotonic() - start
         if not answer.ok:

@@ -51,6 +51,11 @@ class Facts:
         read.
     used_cpu
         Whether its processes used the processor meanwhile.
+    starved
+        Whether they waited for this machine for so long that standing still proves
+        nothing.
+    compiling
+        Compilers that it runs.
     stopped
         Processes that a signal stopped.
     missing
@@ -69,6 +74,8 @@ class Facts:
     key: str = ""
     moved: bool | None = None
     used_cpu: bool = True
+    starved: bool = False
+    compiling: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
@@ -78,7 +85,8 @@ def judge(facts: Facts) -> tuple[State, str]:
 
     A server is hung when a completion ran out of time *and* its counters stood still
     all the while; when it does not tell its counters either, its processes must have
-    stood still, or be stopped. A busy server moves, and is never called hung.
+    stood still, or be stopped. A busy server moves, or is kept from moving by others or
+    by its own compilers, and is never called hung.
     """
     if not facts.alive:
         left = f"{', '.join(facts.orphans)} left behind" if facts.orphans else ""
@@ -93,10 +101,13 @@ def judge(facts: Facts) -> tuple[State, str]:
         return State.HUNG, "; ".join(filter(None, [words, stopped]))
     if not facts.was_ready and facts.health != 200:
         return State.STARTING, stopped
+    busy = facts.timed_out and bool(facts.moved or facts.compiling)
     problems = [stopped, *facts.missing]
+    # a token, or counters that moved, say more than a page that came late
+    late = facts.health == 0 and (facts.probe == "" or busy)
     if facts.health == 503:
         problems.append("/health says 503: its engine is dead")
-    elif facts.health != 200:
+    elif facts.health != 200 and not late:
         problems.append(
             f"/health says {facts.health}" if facts.health else "/health is silent"
         )
@@ -104,10 +115,9 @@ def judge(facts: Facts) -> tuple[State, str]:
         said = f": {facts.probe}" if facts.refused else ""
         problems.append(f"not probed: {facts.key}{said}")
     if facts.probe and not facts.refused:
-        busy = " although it works: it is busy" if facts.moved else ""
-        problems.append(facts.probe + busy)
+        problems.append(facts.probe + _why_late(facts))
     problems = [problem for problem in problems if problem]
-    if facts.timed_out and facts.moved and len(problems) == 1:
+    if busy and len(problems) == 1:
         return State.READY, problems[0]
     if problems:
         return State.DEGRADED, "; ".join(problems)
@@ -116,7 +126,19 @@ def judge(facts: Facts) -> tuple[State, str]:
     return State.READY, ""
 
 
+def _why_late(facts: Facts) -> str:
+    if not facts.timed_out:
+        return ""
+    if facts.moved:
+        return " although it works: it is busy"
+    if facts.compiling:
+        return f": it compiles kernels ({', '.join(facts.compiling)})"
+    return ": this machine is too busy to tell why" if facts.starved else ""
+
+
 def _still(facts: Facts) -> bool:
-    if facts.moved is None:
-        return bool(facts.stopped) or not facts.used_cpu
-    return not facts.moved
+    if facts.stopped and not facts.moved:
+        return True
+    if facts.starved or facts.compiling:
+        return False
+    return not facts.used_cpu if facts.moved is None else not facts.moved

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Stopping a server, with a program that answers like one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.rig.support.alive import survivors
+from tests.rig.support.serve_desk import NO_CARDS, Desk, card, listens
+from tests.rig.support.serve_desk import desk as desk
+from tools.rig.base.errors import (
+    CannotError,
+    StepFailed,
+)
+from tools.rig.base.state import StateRoot
+from tools.rig.host.gpu import Gpus
+from tools.rig.serve import life, look, members, stop
+from tools.rig.serve import record as records
+from tools.rig.serve.record import ServerRecord
+from tools.rig.serve.states import State
+from tools.rig.steps.serve_stop import serve_stop
+
+pytestmark = pytest.mark.allow_process
+
+
+def test_without_its_keeper(desk: Desk) -> None:
+    """Helpers of a server without keeper and API server are ended, strangers never."""
+    desk.serve(desk.plan("child"))
+    record = desk.record()
+    for pid in (record.session, record.pid):
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)
+    [orphan] = members.of(record)
+    seen = look.look(desk.root, record)
+    assert seen.state is State.DEAD
+    assert f"PID {orphan.pid}" in seen.reason
+    record.members, record.token = [], "another"
+    assert members.of(record) == []
+    gone = stop.stop(desk.root, desk.record(), ask=lambda: NO_CARDS)
+    assert gone.ended == (orphan.pid,)
+    assert survivors([orphan.pid], 2) == []
+
+
+def test_deaf_server_is_killed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that ignores SIGTERM is killed, and that is told."""
+    monkeypatch.setattr(stop, "GRACE_S", 0.5)
+    desk.serve(desk.plan("deaf"))
+    record = desk.record()
+    gone = serve_stop(desk.console, desk.root)
+    assert record.pid in gone.killed
+    assert "killing PID" in desk.said.getvalue()
+    assert survivors([record.pid, record.session], 2) == []
+
+
+def test_drain_of_a_busy_server(desk: Desk) -> None:
+    """Draining waits as long as it was told, then stops all the same."""
+    desk.serve(desk.plan("busy"))
+    start = time.monotonic()
+    gone = serve_stop(desk.console, desk.root, drain=1.0)
+    assert time.monotonic() - start > 1.0
+    assert not gone.drained
+    assert "waiting for 3 request(s)" in desk.said.getvalue()
+
+
+def test_drained_only_when_asked_and_seen(desk: Desk) -> None:
+    """Nothing was drained unasked, nor of a server that was killed."""
+    desk.serve(desk.plan())
+    assert serve_stop(desk.console, desk.root, drain=5).drained
+    desk.serve(desk.plan())
+    assert not serve_stop(desk.console, desk.root).drained
+    desk.serve(replace(desk.plan(), drain_s=3))
+    assert serve_stop(desk.console, desk.root).drained
+    for drain in (None, 0, 5):
+        desk.serve(replace(desk.plan("child"), drain_s=3))
+        os.kill(desk.record().pid, signal.SIGKILL)
+        assert survivors([desk.record().pid], 5) == []
+        assert not serve_stop(desk.console, desk.root, drain=drain).drained
+
+
+def test_full_disk_stops_nobody_from_stopping(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that cannot be written is a warning; the server ends all the same."""
+    desk.serve(desk.plan("child"))
+    record = desk.record()
+    pids = [m.pid for m in members.of(record)]
+
+    def full(path: Path, data: object) -> None:
+        raise StepFailed(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(records, "write_json", full)
+    gone = serve_stop(desk.console, desk.root)
+    assert set(gone.ended) == set(pids)
+    assert survivors(pids, 2) == []
+    assert records.listing(desk.root) == []
+    assert "warning: cannot write" in desk.said.getvalue()
+
+
+def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C stays Ctrl-C where the record cannot be put back."""
+    desk.serve(desk.plan("busy"))
+
+    def full(root: StateRoot, record: ServerRecord) -> None:
+        raise StepFailed("cannot write it: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "save", full)
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            serve_stop(desk.console, desk.root, drain=30)
+    assert members.api_alive(desk.record())
+
+
+def test_somebody_elses_server_is_not_waited_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may neither write its record nor end it is told so at once."""
+    desk.serve(desk.plan("busy"))
+
+    def closed(root: StateRoot, record: ServerRecord) -> None:
+        raise StepFailed("cannot write it: Permission denied")
+
+    start = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "save", closed)
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(CannotError, match="belongs to"):
+            serve_stop(desk.console, desk.root, drain=30)
+    assert time.monotonic() - start < 10
+    assert members.api_alive(desk.record())
+
+
+def test_interrupted_drain_goes_on_serving(desk: Desk) -> None:
+    """Ctrl-C while it drains leaves the server as it was."""
+    desk.serve(desk.plan("busy"))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        serve_stop(desk.console, desk.root, drain=30)
+    assert desk.record().state_of_stop == ""
+    assert members.api_alive(desk.record())
+
+
+def test_memory_that_does_not_come_back(desk: Desk) -> None:
+    """A card whose memory stays away is named; trying again later helps."""
+    gib = 1 << 30
+    held = Gpus("present", cards=(card(0, 2 * gib, ((77, gib),)), card(1, 9 * gib)))
+    free = Gpus("present", cards=(card(0, 2 * gib, ((77, gib),)), card(1, 0)))
+    before = Gpus("present", cards=(card(0, gib), card(1, 0)))
+    plan = replace(desk.plan(), cards=(0, 1))
+    record, daemon = life.begin(desk.root, plan, ask=lambda: before)
+    with daemon:
+        daemon.release()
+    listens(record)
+    with pytest.raises(StepFailed) as caught:
+        stop.stop(desk.root, record, ask=lambda: held, memory_s=0.3)
+    assert caught.value.details == ("card 1: 9.0 GiB did not come back",)
+    gone = stop.stop(desk.root, desk.record(), ask=lambda: free, memory_s=0.3)
+    assert gone.cards == ("card 0: memory is back", "card 1: memory is back")
+    assert records.listing(desk.root) == []
