@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from tests.rig.support.nobody import NOBODY, as_nobody, needs_root
+from tests.rig.support.places import PLACE, Town
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, InUseError
+from tools.rig.builds import generations, switch
 from tools.rig.guard import gate
 from tools.rig.guard.scan import User, scan
 from tools.rig.guard.targets import Targets
@@ -463,3 +467,36 @@ class TestGate:
         pid = start(mapping(venv / "lib/one.so"))
         result = gate.guard(Console(), venv, None, force=True)
         assert pid in {user.pid for user in result.users}
+
+
+def test_started_by_the_link_before_a_switch(tmp_path: Path) -> None:
+    """A process belongs to what the link led to when it was started."""
+    town = Town(tmp_path)
+    code = "print(1, flush=True); import time; time.sleep(600)"
+    argv = [str(town.link / "bin/python"), "-S", "-c", code]
+
+    def generation(name: str) -> Path:
+        folder = town.generation(name).folder
+        (folder / "bin").mkdir()
+        (folder / "bin/python").symlink_to(sys.executable)
+        (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
+        switch.switch(town.root, PLACE, generations.read(folder))
+        # who is started in the moment of a switch counts for both
+        time.sleep(1.2)
+        return folder
+
+    def users(venv: Path) -> list[int]:
+        return [user.pid for user in scan(Targets.of(venv)).users]
+
+    with contextlib.ExitStack() as stack:
+        folders, pids = [], []
+        for name in ("1", "2", "3"):
+            folders.append(generation(name))
+            proc = stack.enter_context(
+                subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(proc.kill)
+            assert proc.stdout is not None and proc.stdout.readline() == "1\n"
+            pids.append(proc.pid)
+        assert [users(folder) for folder in folders] == [[pid] for pid in pids]
+        assert users(town.link) == pids[2:]

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.rig.support.places import PLACE, Town
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, InUseError
+from tools.rig.builds import generations, switch
 from tools.rig.guard import gate
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
-from tools.rig.steps.in_use import in_use, refuse
+from tools.rig.steps.in_use import in_use
 
 VENV = Path("/srv/venvs/one")
 ARTICLE = User(
@@ -144,8 +146,6 @@ class TestStep:
         assert "2 process(es) of others" in lines[4]
         assert "3 process(es) use" in lines[5]
         assert not report.free
-        with pytest.raises(InUseError):
-            refuse(report)
 
     def test_free(self, tmp_path: Path) -> None:
         """Nobody uses it: one line, and refusing does nothing."""
@@ -155,7 +155,6 @@ class TestStep:
         )
         assert "nobody is seen using" in out.getvalue()
         assert report.free
-        refuse(report)
         assert json.loads(json.dumps(asdict(report)))["builder"] is None
 
     def test_only_if_used(self, tmp_path: Path) -> None:
@@ -183,3 +182,27 @@ class TestStep:
         assert report.lessee is not None
         assert not report.free
         assert out.getvalue().count(": first") == 2
+
+    def test_older(self, tmp_path: Path) -> None:
+        """Who runs from a build that is not in force any more is named with it."""
+        town = Town(tmp_path)
+        for name in ("1", "2"):
+            switch.switch(town.root, PLACE, town.generation(name))
+        (town.home / generations.STATE).write_text("broken")
+        town.environment(town.root.make(town.root.benches) / PLACE, "bench")
+        out, asked = io.StringIO(), []
+
+        def look(targets: Targets) -> ScanResult:
+            asked.append(targets.venv.name)
+            old = (SERVER,) if targets.venv.name == "1" else ()
+            # a sign that speaks for all is told once
+            return ScanResult(users=old, suspects=(DOUBT,))
+
+        report = in_use(Console(out), town.link, None, look=look)
+        assert asked == ["2", "1", PLACE]
+        assert list(report.older) == ["1"] and not report.free
+        assert report.older["1"].users == (SERVER,)
+        said = out.getvalue()
+        assert f"  1: maps {SERVER.maps[0]} and 2 more" in said
+        assert "1 process(es) use what is not in force there any more" in said
+        assert json.loads(json.dumps(asdict(report)))["older"]["1"]["users"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tools.rig.base.errors import StepFailed, UsageError
 from tools.rig.builds import generations, record
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
+from tools.rig.host import processes
 from tools.rig.steps import activate, pruning
 from tools.rig.steps import build as step
 from tools.rig.steps import builds as listing
@@ -36,6 +38,7 @@ class Play:
         self.stage = Stage(self.at)
         self.out = io.StringIO()
         self.console = Console(self.out, {})
+        self.look = self.stage.tools.look
 
     def build(self, *, wheel_only: bool = True) -> dict[str, Any]:
         """Run a build whose wheel differs from every other."""
@@ -46,7 +49,7 @@ class Play:
     def again(self, *, wheel_only: bool = True) -> dict[str, Any]:
         """Run a build whose wheel is that of the last one."""
         self.stage.calls.clear()
-        use = self.stage.tools
+        use = replace(self.stage.tools, look=self.look)
         done = step.build(self.console, self.at, wheel_only=wheel_only, use=use)
         return dict(done.to_json())
 
@@ -280,6 +283,33 @@ class TestPrune:
         pruning.prune(play.console, play.at, look)
         assert old in play.kept and play.active in play.kept
 
+    def test_started_by_the_link(self, play: Play) -> None:
+        """Who was started by the link runs what it led to then, and keeps that."""
+        settings = replace(
+            play.at.settings, values={**play.at.settings.values, "keep_builds": 1}
+        )
+        play.at = replace(play.at, settings=settings)
+        first = play.build()["id"]
+        home = play.at.root.generations / play.at.environment.name
+        note = json.loads((home / generations.STATE).read_text())
+        name, boot, tick = note["turns"][-1]
+        assert name == first and boot == processes.boot_id()
+        # it was switched on an hour ago, and somebody came soon after
+        second = os.sysconf("SC_CLK_TCK")
+        note["turns"][-1][2] = tick - 3600 * second
+        (home / generations.STATE).write_text(json.dumps(note))
+        came = tick - 3000 * second
+
+        def look(targets: Targets) -> ScanResult:
+            return ALICE if targets.led(came) else ScanResult()
+
+        play.look = look
+        later = [play.build()["id"] for _ in range(3)]
+        assert play.kept == [later[2], later[1], first]
+        assert listing.users(
+            generations.listing(play.at.root, home.name), look
+        ).keys() == {first}
+
     def test_cannot(self, play: Play) -> None:
         """What cannot be told is a warning; the build was good."""
         play.build()
@@ -325,12 +355,53 @@ class TestList:
         assert row["id"] == name and row["state"] == "active"
 
     def test_broken_place(self, play: Play) -> None:
-        """What is wrong with one checkout's builds does not hide the others."""
+        """What is wrong with one checkout's builds is told, and hides no others."""
         name = play.build()["id"]
         other = play.at.root.generations / "other-1"
         other.mkdir()
         (other / generations.STATE).write_text("[]")
-        assert [row["id"] for row in self.rows(play)] == [name]
+        (other / "switch.json").write_text("{")
+        rows = self.rows(play)
+        assert [row["id"] for row in rows] == [name, "(other-1)", "(other-1)"]
+        assert [r["result"] for r in rows] == ["done", "unreadable", "unreadable"]
+        said = play.out.getvalue()
+        for file in (other / generations.STATE, other / "switch.json"):
+            assert any(str(file) in row["problem"] for row in rows[1:])
+            assert f"hint: mv {file}" in said.replace("'", "")
+
+    def test_broken_note(self, play: Play) -> None:
+        """Without the note of the last switch its builds are listed all the same."""
+        ids = [play.build()["id"] for _ in range(2)]
+        home = play.at.root.generations / play.at.environment.name
+        (home / generations.STATE).write_text("[]")
+        rows = {row["id"]: row for row in self.rows(play)}
+        assert [rows[name]["state"] for name in ids] == ["kept", "active"]
+        assert "is no note of a switch" in rows[f"({home.name})"]["problem"]
+        with pytest.raises(StepFailed, match="is no note of a switch"):
+            play.build()
+        # before anything was made, and long before the switch
+        assert [name for name, _ in play.stage.calls] == ["git"]
+
+    def test_broken_mark_and_record(self, play: Play) -> None:
+        """A build whose own files cannot be read says so, in place of a version."""
+        ids = [play.build()["id"] for _ in range(2)]
+        home = play.at.root.generations / play.at.environment.name
+        (home / ids[0] / generations.MARK).write_text("{")
+        (play.at.root.records / f"{ids[1]}.json").write_text("{")
+        rows = {row["id"]: row for row in self.rows(play)}
+        assert rows[ids[0]]["state"] == "broken"
+        assert "rig-generation.json" in rows[ids[0]]["problem"]
+        assert rows[ids[1]]["result"] == "unreadable"
+        said = [line for line in play.out.getvalue().splitlines() if ids[1] in line]
+        assert f"cannot read {play.at.root.records / ids[1]}.json" in said[-1]
+
+    def test_interrupted(self, play: Play) -> None:
+        """A switch that was broken off is told, with what becomes of it."""
+        play.build()
+        home = play.at.root.generations / play.at.environment.name
+        (home / "switch.json").write_text('{"phase": "staging", "pairs": []}')
+        self.rows(play)
+        assert "is undone by the next command" in play.out.getvalue()
 
     def test_unfinished(self, play: Play) -> None:
         """One that was never finished says so."""

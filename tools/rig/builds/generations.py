@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,10 @@ from tools.rig.builds.generation import (
     read,
     sizes,
 )
-from tools.rig.guard import lease
+from tools.rig.guard import lease, reigns
+from tools.rig.guard.reigns import STATE, Turn
 
-__all__ = ["MARK", "Generation", "mark_text", "read"]
-
-STATE = "state.json"
-"""Beside the generations of a place: which was active before, and what was placed."""
+__all__ = ["MARK", "STATE", "Generation", "mark_text", "read"]
 
 SIZES_S = 2.0
 """Seconds that a listing spends on sizes; what was not reached has none."""
@@ -50,12 +48,14 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 class Placed:
     """What the last switch noted: the generation before, and the checkout's libraries.
 
-    ``id`` is the editable generation whose libraries lie in the checkout.
+    ``id`` is the editable generation whose libraries lie in the checkout, ``turns`` are
+    the switches so far.
     """
 
     previous: str | None = None
     id: str | None = None
     libraries: tuple[str, ...] = ()
+    turns: tuple[Turn, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return what :func:`placed` reads."""
@@ -63,6 +63,7 @@ class Placed:
             "previous": self.previous,
             "placed": self.id,
             "libraries": [*self.libraries],
+            "turns": reigns.dumped(self.turns),
         }
 
 
@@ -96,15 +97,20 @@ def placed(root: StateRoot, place: str) -> Placed:
         return Placed()
     try:
         libraries = tuple(str(one) for one in data.get("libraries", ()))
-        return Placed(data.get("previous"), data.get("placed"), libraries)
-    except (AttributeError, TypeError) as exc:
+        turns = reigns.parsed(data.get("turns", ()))
+        return Placed(data.get("previous"), data.get("placed"), libraries, turns)
+    except (AttributeError, TypeError, ValueError) as exc:
         raise StepFailed(
             f"{file} is no note of a switch", hint=f"mv '{file}' '{file}.broken'"
         ) from exc
 
 
 def listing(
-    root: StateRoot, place: str, *, sizes_s: float = SIZES_S
+    root: StateRoot,
+    place: str,
+    *,
+    sizes_s: float = SIZES_S,
+    note: Placed | None = None,
 ) -> list[Generation]:
     """Return the generations of a place, newest first, the incomplete ones too.
 
@@ -112,6 +118,8 @@ def listing(
     ----------
     sizes_s
         Seconds for measuring sizes; 0 measures none.
+    note
+        What the last switch noted; it is read when None.
 
     Raises
     ------
@@ -119,7 +127,8 @@ def listing(
         See :func:`placed`.
     """
     deadline = time.monotonic() + sizes_s
-    active, before = active_id(root, place), placed(root, place).previous
+    note = placed(root, place) if note is None else note
+    active, before = active_id(root, place), note.previous
     out = []
     for folder in sorted(_folders(root, place), reverse=True):
         own, total = sizes(folder, deadline) or (None, None)

@@ -26,6 +26,7 @@ from tools.rig.builds.files import Files, missing, save
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.builds.journals import Journal, Pair
 from tools.rig.builds.wheel import BROKEN
+from tools.rig.guard import reigns
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ def switch(
     except OSError as exc:
         raise unwritable(root.venvs / place, exc) from exc
     journal, note = _plan(root, place, to, kept, previous)
-    _stage(journal, note, to, before, files)
+    was = kept.id if kept else generations.active_id(root, place) or ""
+    _stage(journal, note, to, was, before, files)
     try:
         journals.settle(journal.file, files)
     except KeyboardInterrupt:
@@ -223,7 +225,7 @@ def _plan(
         paths = [path for _, path in to.libraries]
         libraries = [Pair.beside(checkout / path) for path in paths]
         remove = [checkout / path for path in now.libraries if path not in set(paths)]
-        note = Placed(note.previous, to.id, tuple(paths))
+        note = Placed(note.previous, to.id, tuple(paths), now.turns)
     link = Pair.beside(root.venvs / place)
     journal = Journal(
         file=journals_of(root, place)[0],
@@ -242,6 +244,7 @@ def _stage(
     journal: Journal,
     note: Placed,
     to: Generation,
+    was: str,
     before: Callable[[], object] | None,
     files: Files,
 ) -> None:
@@ -258,11 +261,15 @@ def _stage(
             _unpack(journal, to, files)
         assert journal.link and journal.note
         files.symlink(to.folder, journal.link.new)
-        files.write(journal.note.new, json.dumps(note.to_json(), indent=2) + "\n")
         for folder in journal.touched():
             files.flush(folder)
         if before is not None:
             before()
+        # after the last look, since it tells from when on processes run the new one
+        turns = reigns.taken(note.turns, was, to.id)
+        text = json.dumps(dataclasses.replace(note, turns=turns).to_json(), indent=2)
+        files.write(journal.note.new, text + "\n")
+        files.flush(journal.note.new.parent)
         journals.store(dataclasses.replace(journal, phase="switch"), files)
     except (KeyError, *BROKEN) as exc:
         journals.undo(journal.file, files)

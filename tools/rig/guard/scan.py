@@ -121,6 +121,7 @@ class _Look:
         self.targets = targets
         self.proc = proc
         self.root = os.fspath(proc)
+        self.programs = targets.programs
         self.names = self._names(own, here=True)
         self.spaces = {processes.link(f"{proc}/{own}/ns/mnt"): self.names}
         self.first = itemgetter(slice(_KEY))
@@ -158,10 +159,16 @@ class _Look:
         if os.fsencode(cwd + "/").startswith(names.inside_venv):
             why.append(f"works in {cwd}")
         if signs.is_python(exe) and (
-            sign := signs.interpreter(pid, names, self.targets.bin, self.proc)
+            sign := signs.interpreter(
+                pid, names, self.programs, lambda: self.led(pid), self.proc
+            )
         ):
             why.append(sign)
         return self.user(pid, maps, why) if maps or why else None
+
+    def led(self, pid: int) -> bool:
+        """Say whether the link in force led here when a process was started."""
+        return self.targets.led(processes.start_time(pid, self.proc))
 
     def user(self, pid: int, maps: Sequence[str], why: Sequence[str]) -> User:
         """Return a process with everything that a reader needs to find its owner."""
@@ -258,7 +265,9 @@ def _judged(
         if facts is None or not facts.has_memory:
             continue
         why = []
-        if sign := signs.arguments(processes.cmdline(pid, look.proc), look.names):
+        words = processes.cmdline(pid, look.proc)
+        home = look.programs.home if look.led(pid) else b"\0"
+        if sign := signs.arguments(words, look.names, home):
             why.append(sign)
         if pid in on_gpu:
             why.append("computes on a GPU")

@@ -9,7 +9,7 @@ until it imports an extension module only its arguments and its environment tell
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,20 @@ class Names:
             object.__setattr__(self, name, tuple(path + b"/" for path in paths))
 
 
+@dataclass(frozen=True)
+class Programs:
+    """Where the programs of an environment are.
+
+    ``bin`` is the identity of its folder ``bin``. For one that a link brings into force
+    ``home`` is what paths through that link begin with, and ``linked`` the identity of
+    the folder that they lead to now.
+    """
+
+    bin: tuple[int, int] | None = None
+    home: bytes = b"\0"
+    linked: tuple[int, int] | None = None
+
+
 def is_python(program: str) -> bool:
     """Say whether a program is a Python interpreter, by its name."""
     name = program.removesuffix(_DELETED).rpartition("/")[2]
@@ -55,40 +69,56 @@ def is_python(program: str) -> bool:
 
 
 def interpreter(
-    pid: int, names: Names, programs: tuple[int, int] | None, proc: Path
+    pid: int, names: Names, programs: Programs, led: Callable[[], bool], proc: Path
 ) -> str:
     """Return why a running Python belongs to the environment, or "".
 
     Parameters
     ----------
     programs
-        Device and inode of the environment's folder ``bin``.
+        Where the environment's programs are.
+    led
+        Says whether the link to the one in force led to this environment when the
+        process was started.
     """
     words = processes.cmdline(pid, proc)
     program = words[0] if words else ""
-    if os.fsencode(program).startswith(names.typed_inside):
-        return f"was started as {program}"
+    why = f"was started as {program}"
+    if os.fsencode(program).startswith(names.inside_venv):
+        return why
+    if os.fsencode(program).startswith((*names.typed_inside, programs.home)):
+        return why if led() else ""
     folder = _folder_of(pid, program, proc)
     if folder is not None:
-        if programs is not None and identity(folder) == programs:
-            return f"was started as {program}"
+        where = identity(folder)
+        if where is not None and where in (programs.bin, programs.linked):
+            # through a link of the checkout, or under another mount's name
+            return why if programs.linked is None or led() else ""
         if os.path.exists(os.path.join(folder, b"..", b"pyvenv.cfg")):
             # it runs from another environment and only inherited the variable
             return ""
     active = processes.variable(pid, "VIRTUAL_ENV", proc)
-    if os.fsencode(active.rstrip("/") + "/").startswith(names.typed_inside):
+    inside = os.fsencode(active.rstrip("/") + "/")
+    if inside.startswith(names.inside_venv) or (
+        inside.startswith((*names.typed_inside, programs.home)) and led()
+    ):
         return f"has VIRTUAL_ENV={active}"
     return ""
 
 
-def arguments(words: Sequence[str], names: Names) -> str:
+def arguments(words: Sequence[str], names: Names, home: bytes = b"\0") -> str:
     """Return why a command line alone makes a suspect, or "".
 
     A path that is merely an argument, as an editor has it, is no reason.
+
+    Parameters
+    ----------
+    home
+        What paths through a link that led here begin with.
     """
     if not words:
         return ""
-    if os.fsencode(words[0]).startswith(names.typed_inside):
+    if os.fsencode(words[0]).startswith((*names.typed_inside, home)):
         return f"was started as {words[0]}"
     if words[0].startswith(_SERVER_TITLE):
         return "is a part of a vLLM server"

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.rig.guard.places import Place, below, place_of
-from tools.rig.guard.signs import identity
+from tools.rig.guard.reigns import Reign
+from tools.rig.guard.signs import Programs, identity
 from tools.rig.host import processes
 
 _WORKERS = 8
@@ -55,7 +56,9 @@ class Targets:
     holds the devices whose number says less than stat(2): several btrfs subvolumes
     share one, so an inode alone proves nothing there. ``spellings`` are the paths of
     the environment as users type them, links unresolved; ``bin`` is the identity of its
-    folder of programs; ``others`` are environments inside the checkout.
+    folder of programs; ``reign`` tells who of those that were started by the link to
+    the environment in force runs this one; ``others`` are environments inside the
+    checkout.
     """
 
     venv: Path
@@ -64,6 +67,7 @@ class Targets:
     vague: frozenset[bytes] = frozenset()
     spellings: tuple[bytes, ...] = ()
     bin: tuple[int, int] | None = None
+    reign: Reign | None = None
     others: tuple[bytes, ...] = ()
     venv_place: Place | None = None
     checkout_place: Place | None = None
@@ -97,12 +101,24 @@ class Targets:
             ),
             spellings=_spellings(venv, real, checkout, source),
             bin=identity(real / "bin"),
+            reign=Reign.of(real),
             others=tuple(others),
             venv_place=place_of(os.fsencode(real), mounts),
             checkout_place=None
             if source is None
             else place_of(os.fsencode(source), mounts),
         )
+
+    @property
+    def programs(self) -> Programs:
+        """Where its programs are, and by which link they may be started."""
+        if self.reign is None:
+            return Programs(self.bin)
+        return Programs(self.bin, self.reign.home + b"/", self.reign.bin)
+
+    def led(self, start: int | None) -> bool:
+        """Say whether a link led here for a process that started then."""
+        return self.reign is None or self.reign.covers(start)
 
     def shown(self, path: bytes) -> str:
         """Return a path as short as a reader of messages wants it."""

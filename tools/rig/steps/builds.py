@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tools.rig.base.console import Console, size, table
 from tools.rig.base.errors import RigError
 from tools.rig.base.state import StateRoot
-from tools.rig.builds import generations, record
-from tools.rig.builds.generations import Generation
+from tools.rig.builds import generations, journals, record, switch
+from tools.rig.builds.generations import Generation, Placed
 from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult
 from tools.rig.guard.targets import Targets
@@ -49,48 +48,101 @@ def builds(
         The scan.
     """
     records = record.listing(root) if root else []
-    kept = {g.id: (place, g) for place, g in _kept(root)} if root else {}
-    by = users([g for _, g in kept.values() if g.complete], look)
+    places = _places(root) if root else []
+    kept = {g.id: g for place in places for g in place.kept}
+    by = users([g for g in kept.values() if g.complete], look)
     known = {str(r.get("id")) for r in records}
     # one whose record is gone is still one that can be switched to
     orphans = [{"id": name, "result": "done"} for name in kept if name not in known]
     rows = [_row(r, kept.get(str(r.get("id"))), by) for r in [*records, *orphans]]
+    rows += [_broken(place, exc) for place in places for exc in place.problems]
     rows.sort(key=lambda row: str(row["id"]), reverse=True)
     for line in sorted({ln for seen in by.values() for ln in gate.unknown_lines(seen)}):
         console.mark("unknown", line)
     lines = table(HEAD, [_cells(row) for row in rows]) if rows else ["no builds yet"]
     for line in lines:
         console.say(line)
+    for place in places:
+        if place.waiting:
+            console.mark("warn", f"{place.name}: {place.waiting}")
+        for exc in place.problems:
+            console.mark("fail", exc.what)
+            console.say(f"hint: {exc.hint}")
     return Builds(tuple(rows))
 
 
-def _kept(root: StateRoot) -> Iterable[tuple[str, Generation]]:
-    with contextlib.suppress(FileNotFoundError):
-        for folder in sorted(root.generations.iterdir()):
-            # what is wrong with one place must not hide the others
-            with contextlib.suppress(RigError):
-                if folder.is_dir():
-                    for one in generations.listing(root, folder.name):
-                        yield folder.name, one
+@dataclass(frozen=True)
+class _Place:
+    """The generations of one checkout, and what is wrong with its notes.
+
+    ``waiting`` says what the next command there does first.
+    """
+
+    name: str
+    kept: list[Generation]
+    problems: list[RigError]
+    waiting: str = ""
+
+
+def _places(root: StateRoot) -> list[_Place]:
+    try:
+        folders = sorted(p for p in root.generations.iterdir() if p.is_dir())
+    except FileNotFoundError:
+        return []
+    return [_place(root, folder.name) for folder in folders]
+
+
+def _place(root: StateRoot, name: str) -> _Place:
+    """Look at one place; what is wrong with it must not hide the others."""
+    problems: list[RigError] = []
+    waiting, note = "", Placed()
+    try:
+        note = generations.placed(root, name)
+    except RigError as exc:
+        problems.append(exc)
+    for file in switch.journals_of(root, name):
+        try:
+            found = journals.load(file)
+        except RigError as exc:
+            problems.append(exc)
+            continue
+        if found is not None:
+            how = "finished" if found.phase == "switch" else "undone"
+            waiting = f"a switch was interrupted, and is {how} by the next command"
+    return _Place(name, generations.listing(root, name, note=note), problems, waiting)
+
+
+def _broken(place: _Place, exc: RigError) -> dict[str, Any]:
+    """Return a row for a file beside the generations that cannot be read."""
+    return {
+        "id": f"({place.name})",
+        "result": "unreadable",
+        "problem": exc.what,
+        "state": "",
+        "used_by": [],
+        "generation": None,
+    }
 
 
 def _row(
     its: Mapping[str, Any],
-    kept: tuple[str, Generation] | None,
+    one: Generation | None,
     by: Mapping[str, ScanResult],
 ) -> dict[str, Any]:
     row = {**its, "state": "", "used_by": [], "generation": None}
-    if kept is None:
+    if one is None:
         if row.get("mode") or row.get("plan"):
             gone = row.get("result") in ("done", "kept") and not row.get("unchanged")
             row["state"] = "removed" if gone else ""
         return row
-    _, one = kept
     seen = by.get(one.id)
     row["generation"] = one.to_json()
     row["state"] = "active" if one.active else "previous" if one.previous else "kept"
     if not one.complete:
         row["state"] = "being made" if one.live else "incomplete"
+    if one.problem:
+        row["state"] = "broken"
+        row.setdefault("problem", one.problem)
     if seen is not None:
         row["used_by"] = [
             *(f"{user.pid} {user.command}" for user in seen.users),
@@ -101,7 +153,8 @@ def _row(
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     one = row["generation"] or {}
-    remark = row.get("version") or row.get("error") or row.get("problem") or ""
+    said = (row.get("problem"), one.get("version"), row.get("version"))
+    remark = next((word for word in (*said, row.get("error")) if word), "")
     used = [f"in use: {line}" for line in row["used_by"]]
     taken = one.get("own_bytes")
     result = str(row.get("result", ""))
@@ -115,5 +168,5 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         size(taken) if taken else "",
         "yes" if one.get("verified") else "no" if one else "",
         row["state"],
-        "; ".join([str(one.get("version") or remark), *used]),
+        "; ".join([str(remark), *used]),
     )

@@ -4,15 +4,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.rig.base.console import Console, duration, table
+from tools.rig.base.state import StateRoot
+from tools.rig.builds import generations
+from tools.rig.builds.generations import Placed
 from tools.rig.guard import gate, lease, lock
 from tools.rig.guard.lease import Holder
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
+
+BENCH = "bench"
+"""Stands for the environment that builds happen in, which is in force before any."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,8 @@ class Report:
     """What ``in-use`` found.
 
     ``builder`` holds the lock of the environment, ``lessee`` the lease of the checkout;
-    either is None when nobody does.
+    either is None when nobody does. ``older`` says who runs from a build that is not in
+    force any more, by its id.
     """
 
     venv: str
@@ -28,11 +36,13 @@ class Report:
     found: ScanResult
     builder: Holder | None
     lessee: Holder | None
+    older: Mapping[str, ScanResult] = field(default_factory=dict)
 
     @property
     def free(self) -> bool:
-        """Whether a build would be let through now."""
-        return self.found.free and self.builder is None and self.lessee is None
+        """Whether nobody runs from it, from an older one of its place, or builds it."""
+        own = self.found.free and self.builder is None and self.lessee is None
+        return own and not self.older
 
 
 def in_use(
@@ -59,28 +69,50 @@ def in_use(
     look
         The scan.
     """
+    found = look(Targets.of(venv, checkout))
     report = Report(
         venv=str(venv),
         checkout=None if checkout is None else str(checkout),
-        found=look(Targets.of(venv, checkout)),
+        found=found,
         builder=lock.holder_of(venv),
         lessee=None if checkout is None else lease.holder_at(checkout),
+        older=_older(venv, found, look),
     )
     if not (only_if_used and report.free):
         _show(console, report)
     return report
 
 
-def refuse(report: Report) -> None:
-    """End with exit code 4 when processes use what the report is about.
+def _older(
+    venv: Path, known: ScanResult, look: Callable[[Targets], ScanResult]
+) -> dict[str, ScanResult]:
+    """Return who runs from environments of this place that are not in force any more.
 
-    Raises
-    ------
-    InUseError
-        In the words that a build refuses with.
+    Who is known already is left out: a sign of a process that may not be looked into
+    speaks for every environment.
     """
-    if not report.found.free:
-        raise gate.InUse(Path(report.venv), report.found)
+    root, place = StateRoot(venv.parent.parent), venv.name
+    if venv.parent != root.venvs:
+        return {}
+    # without its flags the list needs no note that might be broken
+    kept = generations.listing(root, place, sizes_s=0, note=Placed())
+    folders = {g.id: g.folder for g in kept if g.complete and not g.active}
+    if os.path.isdir(root.benches / place):
+        folders[BENCH] = root.benches / place
+    folders = {k: f for k, f in folders.items() if not _same(f, venv)}
+    named = {user.pid for user in known.users + known.suspects}
+    found = {}
+    for name, folder in folders.items():
+        seen = look(Targets.of(folder, None))
+        users = tuple(u for u in seen.users if u.pid not in named)
+        suspects = tuple(u for u in seen.suspects if u.pid not in named)
+        if users or suspects:
+            found[name] = replace(seen, users=users, suspects=suspects)
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _show(console: Console, report: Report) -> None:
@@ -89,6 +121,10 @@ def _show(console: Console, report: Report) -> None:
         *_rows(found.users, ""),
         *_rows(found.suspects, "perhaps: "),
     ]
+    now = len(rows)
+    for name, seen in report.older.items():
+        rows += _rows(seen.users, f"{name}: ")
+        rows += _rows(seen.suspects, f"{name}, perhaps: ")
     if rows:
         for line in table(("PID", "USER", "WHAT IT USES", "COMMAND"), rows):
             console.say(line)
@@ -100,8 +136,13 @@ def _show(console: Console, report: Report) -> None:
     took = duration(found.seconds)
     if report.free:
         console.mark("ok", f"nobody is seen using {report.venv} ({took})")
-    elif rows:
-        console.mark("fail", f"{len(rows)} process(es) use {report.venv} ({took})")
+    elif now:
+        console.mark("fail", f"{now} process(es) use {report.venv} ({took})")
+    if len(rows) > now:
+        old = len(rows) - now
+        console.mark(
+            "warn", f"{old} process(es) use what is not in force there any more"
+        )
 
 
 def _rows(users: tuple[User, ...], doubt: str) -> list[tuple[str, str, str, str]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tools.rig.base.state import SENTINEL, StateRoot, home_of
 from tools.rig.builds import generations, record
 from tools.rig.builds import profile as profiles
+from tools.rig.builds.generations import Generation, Placed
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE
 from tools.rig.host import look
@@ -102,7 +103,7 @@ def with_builds(found: Scene, name: str = "") -> Scene:
     """
     if name:
         for place in (found.environment.name, *_places(found.root)):
-            known = generations.listing(found.root, place, sizes_s=0)
+            known = _builds(found.root, place)
             its = next((one for one in known if one.id.startswith(name)), None)
             if its is not None:
                 return _elsewhere(found, found.root, place, Path(its.checkout or "/"))
@@ -125,7 +126,12 @@ def _places(root: StateRoot) -> list[str]:
 
 
 def _has_builds(root: StateRoot, place: str) -> bool:
-    return bool(generations.listing(root, place, sizes_s=0))
+    return bool(_builds(root, place))
+
+
+def _builds(root: StateRoot, place: str) -> list[Generation]:
+    # another place's broken note is no reason to refuse this one
+    return generations.listing(root, place, sizes_s=0, note=Placed())
 
 
 def _elsewhere(found: Scene, root: StateRoot, place: str, checkout: Path) -> Scene:

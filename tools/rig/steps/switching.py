@@ -149,12 +149,15 @@ def _back(
 
 
 def settle(console: Console, found: Scene) -> None:
-    """Finish or undo a switch that was interrupted; the caller holds the lock."""
+    """Finish or undo a switch that was interrupted; the caller holds the lock.
+
+    Raises
+    ------
+    StepFailed
+        When that is not possible, or when what the last switch noted cannot be read:
+        the next one would find out, after an hour of compiling.
+    """
     settled = switch.settle(found.root, found.environment.name)
     if settled:
         console.say(f"  an interrupted switch was {settled}")
-
-
-def listed(found: Scene) -> list[Generation]:
-    """Return the generations of a scene, newest first."""
-    return generations.listing(found.root, found.environment.name)
+    generations.placed(found.root, found.environment.name)
