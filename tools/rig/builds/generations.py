@@ -15,14 +15,13 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import regex as re
 
 from tools.rig.base.errors import StepFailed, UsageError, unwritable
-from tools.rig.base.state import SENTINEL, StateRoot, read_json, remove_made, write_text
+from tools.rig.base.state import SENTINEL, StateRoot, remove_made, write_text
 from tools.rig.builds.files import Files, save
 from tools.rig.builds.generation import (
     MARK,
@@ -33,76 +32,17 @@ from tools.rig.builds.generation import (
     read,
     sizes,
 )
-from tools.rig.guard import lease, reigns
-from tools.rig.guard.reigns import STATE, Turn
+from tools.rig.builds.placed import Placed, active_id, folder_of, placed
+from tools.rig.guard import lease
+from tools.rig.guard.reigns import STATE
 
 __all__ = ["MARK", "STATE", "Generation", "mark_text", "read"]
+__all__ += ["Placed", "active_id", "folder_of", "placed"]
 
 SIZES_S = 2.0
 """Seconds that a listing spends on sizes; what was not reached has none."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-
-
-@dataclass(frozen=True)
-class Placed:
-    """What the last switch noted: the generation before, and the checkout's libraries.
-
-    ``id`` is the editable generation whose libraries lie in the checkout, ``turns`` are
-    the switches so far.
-    """
-
-    previous: str | None = None
-    id: str | None = None
-    libraries: tuple[str, ...] = ()
-    turns: tuple[Turn, ...] = field(default=(), compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what :func:`placed` reads."""
-        return {
-            "previous": self.previous,
-            "placed": self.id,
-            "libraries": [*self.libraries],
-            "turns": reigns.dumped(self.turns),
-        }
-
-
-def folder_of(root: StateRoot, place: str) -> Path:
-    """Return where the generations of a place lie."""
-    return root.path / "generations" / place
-
-
-def active_id(root: StateRoot, place: str) -> str | None:
-    """Return which generation the link of a place names; None for none of ours."""
-    try:
-        target = Path(os.readlink(root.venvs / place))
-    except OSError:
-        return None
-    ours = target.parent == folder_of(root, place)
-    return target.name if ours else None
-
-
-def placed(root: StateRoot, place: str) -> Placed:
-    """Return what the last switch of a place noted.
-
-    Raises
-    ------
-    StepFailed
-        When the note cannot be read: without it the previous one is not known, and
-        nothing must be deleted.
-    """
-    file = folder_of(root, place) / STATE
-    data = read_json(file)
-    if data is None:
-        return Placed()
-    try:
-        libraries = tuple(str(one) for one in data.get("libraries", ()))
-        turns = reigns.parsed(data.get("turns", ()))
-        return Placed(data.get("previous"), data.get("placed"), libraries, turns)
-    except (AttributeError, TypeError, ValueError) as exc:
-        raise StepFailed(
-            f"{file} is no note of a switch", hint=f"mv '{file}' '{file}.broken'"
-        ) from exc
 
 
 def listing(
