@@ -49,6 +49,7 @@ FORK = Parser(
         switch("enable-prefix-caching"),
         switch("enforce-eager"),
         flag("--gpu-memory-utilization", kind="float", default=0.92),
+        flag("--hf-token", nargs="?"),
         flag("--host"),
         flag("--kv-cache-dtype", choices=_TYPES),
         switch("language-model-only"),

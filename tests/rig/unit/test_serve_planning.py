@@ -6,63 +6,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.rig.support import fork_parser
-from tests.rig.support.made_model import LLAMA, llama_tensors, write
 from tests.rig.support.made_parser import FORK, TWO, card, gpus
+from tests.rig.support.plan_desk import CPU, NONE, Desk, words
+from tests.rig.support.plan_desk import desk as desk
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import StateRoot
-from tools.rig.host.gpu import Gpus
-from tools.rig.serve import folder, planning, presets, safe, volta
-from tools.rig.serve.parser import Parser
-from tools.rig.serve.planning import Planned, Wish
-
-NONE = Gpus("absent", "no NVIDIA driver")
-CPU = replace(FORK, device="cpu")
-
-
-class Desk:
-    """A model, and plans for it."""
-
-    def __init__(self, path: Path, config: dict[str, Any] | None = None) -> None:
-        self.path = path
-        self.model = path / "qwen 3"
-        write(self.model, {**LLAMA, **(config or {})}, llama_tensors())
-
-    def plan(
-        self,
-        *rest: str,
-        parser: Parser = FORK,
-        cards: Gpus = TWO,
-        env: dict[str, str] | None = None,
-        **wish: Any,
-    ) -> Planned:
-        """Return a plan."""
-        if "preset" in wish:
-            wish["presets"] = presets.chosen(wish.pop("preset"))
-        return planning.plan(
-            Wish(model=self.model, environment=Path("/e"), rest=rest, **wish),
-            parser,
-            cards,
-            folder.read(self.model),
-            StateRoot(self.path / "root"),
-            env=env or {},
-            cwd=self.path,
-        )
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """Return a desk with a Llama."""
-    return Desk(tmp_path)
-
-
-def words(planned: Planned) -> str:
-    """Return the options of the command."""
-    return " ".join(planned.plan.argv[6:])
+from tools.rig.serve import presets, safe, volta
 
 
 def test_two_v100(desk: Desk) -> None:
@@ -73,7 +25,7 @@ def test_two_v100(desk: Desk) -> None:
     assert plan.argv[3:6] == ("vllm.entrypoints.cli.main", "serve", str(desk.model))
     assert words(planned) == (
         "--dtype half --attention-backend FLASH_ATTN_V100 --host 127.0.0.1 "
-        "--port 8000 --served-model-name qwen 3 --tensor-parallel-size 2"
+        "--port 8000 --served-model-name=qwen 3 --tensor-parallel-size 2"
     )
     assert plan.env["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert plan.env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
@@ -211,42 +163,6 @@ def test_data_parallel_counts(desk: Desk) -> None:
     assert desk.plan(pipeline=2, cards=four).plan.pipeline == 2
 
 
-@pytest.mark.parametrize(
-    ("rest", "what"),
-    [
-        (("--api-key", "secret"), "everybody on this machine can read a key"),
-        (("--model", "/x"), "the model is named once"),
-        (("--port", "0"), "0 is no port"),
-        (("--no-such",), "no option --no-such"),
-    ],
-)
-def test_what_is_refused(desk: Desk, rest: tuple[str, ...], what: str) -> None:
-    """A key on a command line, a second model and wrong options are faults of usage."""
-    assert what in desk.plan(*rest).usage[0].what
-
-
-def test_others_need_a_key(desk: Desk) -> None:
-    """Another address than this machine's own wants a key, or to be told otherwise."""
-    key = desk.path / "key"
-    assert "no API key" in desk.plan(host="0.0.0.0").usage[0].what
-    assert "no API key" in desk.plan("--host", "::").usage[0].what
-    assert desk.plan(host="0.0.0.0", api_key_file=key).usage == ()
-    by_env = desk.plan(host="0.0.0.0", env={"VLLM_API_KEY": "s"})
-    assert by_env.usage == ()
-    assert any("VLLM_API_KEY" in note for note in by_env.plan.notes)
-    insecure = desk.plan(host="0.0.0.0", insecure=True)
-    assert insecure.usage == ()
-    assert any("anybody" in note for note in insecure.plan.notes)
-    old = replace(FORK, variables=frozenset({"VLLM_X"}))
-    assert "takes no API key" in desk.plan(parser=old, api_key_file=key).usage[0].what
-
-
-def test_what_is_this_machine() -> None:
-    """Loopback is all of 127 and ::1, and the name for it."""
-    hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "gpu-1")
-    assert [safe.is_loopback(h) for h in hosts] == [True] * 4 + [False] * 3
-
-
 def test_a_key_file(tmp_path: Path) -> None:
     """A file without a key, or that others can read, is told with what to type."""
     file = tmp_path / "key"
@@ -256,15 +172,6 @@ def test_a_key_file(tmp_path: Path) -> None:
     assert next(safe.of_key(file)).hint.startswith("chmod 600")
     file.chmod(0o600)
     assert [*safe.of_key(file)] == [] and [*safe.of_key(None)] == []
-
-
-def test_paths_of_the_user(desk: Desk) -> None:
-    """A relative path behind the dashes still means where the user stands."""
-    (desk.path / "chat.jinja").touch()
-    planned = desk.plan("--chat-template", "chat.jinja", "--config=none.yaml")
-    assert f"--chat-template {desk.path}/chat.jinja" in words(planned)
-    assert "--config=none.yaml" in words(planned)
-    assert any("--config are not checked" in note for note in planned.plan.notes)
 
 
 def test_foreign_code_only_when_asked(desk: Desk) -> None:

@@ -21,12 +21,16 @@ from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations
 from tools.rig.builds.generation import Generation, mark_text
 from tools.rig.host.gpu import Gpus
+from tools.rig.host.memory import Memory
 from tools.rig.serve import preflight
 from tools.rig.serve.folder import Problem
 from tools.rig.serve.plan import ServePlan
 from tools.rig.steps import serve_tp2 as step
 
-MACHINE = preflight.Seams(port_problem=lambda host, port: "", shm_free=lambda: GIB)
+ROOM = Memory(64 * GIB, 64 * GIB, None, "", 64 * GIB)
+MACHINE = preflight.Seams(
+    port=lambda host, port: None, shm_free=lambda: GIB, memory=lambda: ROOM
+)
 
 
 @dataclass
@@ -109,8 +113,9 @@ def test_all_is_well(desk: Desk) -> None:
 def test_everything_at_once(desk: Desk) -> None:
     """A wrong option, a full card, a taken port and little shared memory: one error."""
     desk.cards = gpus(card(0, used=12), card(1))
-    desk.machine = preflight.Seams(
-        port_problem=lambda host, port: "taken" if port < 8002 else "",
+    desk.machine = replace(
+        MACHINE,
+        port=lambda host, port: Problem(f"port {port} is taken", "--port 8002"),
         shm_free=lambda: 64 << 20,
     )
     error = desk.refused("--no-such")
@@ -120,7 +125,7 @@ def test_everything_at_once(desk: Desk) -> None:
         "4 things are in the way",
         "no option --no-such",
         "card 0 has 4.0 GiB free of 16.0 GiB, and vLLM will ask for 14.7 GiB (used by",
-        "port 8000 of 127.0.0.1 cannot be had: taken (hint: --port 8002",
+        "port 8000 is taken (hint: --port 8002",
         "/dev/shm has 64 MiB free, and 2 workers want about 224 MiB",
         "--gpu-memory-utilization 0.25",
     ):
@@ -288,12 +293,6 @@ def test_what_is_known_of_a_build(desk: Desk) -> None:
     bench = Path(os.path.realpath(desk.root.benches / "p"))
     problem = step.build_problem(bench, desk.root)
     assert problem is not None and problem.level == "error"
-
-
-def test_the_port_of_last_resort(desk: Desk) -> None:
-    """Where no port near can be had, the next number is offered all the same."""
-    taken = preflight.Seams(port_problem=lambda host, port: "in use")
-    assert preflight._free(taken, "127.0.0.1", 8000) == 8001
 
 
 def test_shared_memory_is_measured(tmp_path: Path) -> None:

@@ -134,6 +134,12 @@ class TestLook:
             serving.serve_stop(desk.console, "", "")
 
 
+class Plan(str):
+    """A plan of which only the words behind the dashes are looked at."""
+
+    rest = ("--a",)
+
+
 class TestWritten:
     """``serve-unit`` and ``serve-router``."""
 
@@ -143,8 +149,9 @@ class TestWritten:
 
         def plan(console: Any, found: Any, root: Any, **how: Any) -> None:
             seams = how["seams"]
-            assert seams.machine.port_problem("127.0.0.1", 8000) == ""
-            name = f"plan of {how['model']} at {how.get('port', '')}"
+            assert seams.machine.port("127.0.0.1", 8000) is None
+            assert seams.machine.in_use(None, 0.9) is None
+            name = Plan(f"plan of {how['model']} at {how.get('port', '')}")
             seams.start(console, name, root, foreground=False)
 
         desk.patch.setattr(serve_tp2, "serve_tp2", plan)
@@ -158,7 +165,7 @@ class TestWritten:
         serving.serve_unit(planned.console, words, '["--a"]', **how, **CLI)
         args, given = planned.calls[-1]
         assert args[1:3] == ("plan of /m at ", planned.root)
-        assert args[3] == ["--model", "/m", "--name", "x"] and args[4] == ["--a"]
+        assert args[3] == ["--model", "/m", "--name", "x"] and args[4] == ("--a",)
         assert given["user"] and given["output"] == Path("/out")
 
     def test_look(self, desk: Desk) -> None:

@@ -45,7 +45,7 @@ def of_preset(parser: Parser, preset: Preset, limit: int) -> tuple[Read, list[st
             notes.append(f"left out: {what}: {read.problems[0].what}")
             continue
         given = read.given[0]
-        too_long = given.option.dest == "max_model_len" and given.value.isdigit()
+        too_long = given.option.dest == "max_model_len" and given.value.isdecimal()
         if too_long and 0 < limit < int(given.value):
             notes.append(f"the model's own context of {limit} tokens, not more")
             continue

@@ -8,7 +8,6 @@ import contextlib
 import os
 import secrets
 import shlex
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from tools.rig.base.state import StateRoot
 from tools.rig.diagnose import examine, words
 from tools.rig.guard import lock
 from tools.rig.host import gpu, processes
-from tools.rig.serve import cards, members, probe
+from tools.rig.serve import cards, members, ports, probe
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower, stage, version
 from tools.rig.serve.plan import ServePlan
@@ -225,12 +224,9 @@ def _check(root: StateRoot, plan: ServePlan) -> None:
                 hint=f"--port {plan.port + 1}, or invoke serve-stop --name "
                 f"{shlex.quote(other.name)}",
             )
-    problem = port_problem(plan.host, plan.port)
-    if problem:
-        raise InUseError(
-            f"port {plan.port} of {plan.host} cannot be had: {problem}",
-            hint=f"ss -ltnp 'sport = :{plan.port}', or take --port {plan.port + 1}",
-        )
+    problem = ports.look(plan.host, plan.port)
+    if problem is not None:
+        raise InUseError(problem.what, hint=problem.hint)
     builder = lock.holder_of(plan.environment)
     if builder is not None:
         raise InUseError(
@@ -238,20 +234,6 @@ def _check(root: StateRoot, plan: ServePlan) -> None:
             details=[str(builder)],
             hint="wait until the build is done",
         )
-
-
-def port_problem(host: str, port: int) -> str:
-    """Return why a server could not listen there, or ""."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        # as the server will do it: connections that linger are no obstacle
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, port))
-            trial.listen(1)
-        except (OSError, OverflowError) as exc:
-            return getattr(exc, "strerror", None) or str(exc)
-    return ""
 
 
 @contextlib.contextmanager
@@ -263,7 +245,8 @@ def _alone(root: StateRoot) -> Iterator[None]:
             yield
     except filelock.Timeout as exc:
         raise InUseError(
-            "another server is being started", hint=f"fuser -v {shlex.quote(str(exc))}"
+            "another server is being started",
+            hint=f"fuser -v {shlex.quote(os.fspath(lock_file))}",
         ) from exc
 
 

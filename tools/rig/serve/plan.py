@@ -46,6 +46,8 @@ class ServePlan:
         Seconds that the server itself gives running requests when it is told to stop.
     notes
         What people should know about the choices.
+    rest
+        The words behind ``--``, with whole paths.
     """
 
     name: str
@@ -65,6 +67,7 @@ class ServePlan:
     log: Path
     drain_s: int
     notes: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
 
     @property
     def environment(self) -> Path:
@@ -74,6 +77,7 @@ class ServePlan:
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, secrets masked."""
         plain = {**asdict(self), "argv": redact.argv([*self.argv])}
+        plain["rest"] = redact.argv([*self.rest])
         plain["env"] = redact.env(dict(self.env))
         return {key: _plain(value) for key, value in plain.items()}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import regex as re
@@ -18,7 +18,7 @@ import regex as re
 from tools.rig.base.errors import CannotError
 from tools.rig.base.state import StateRoot
 from tools.rig.host.gpu import Gpus
-from tools.rig.serve import flags, layers, safe, shapes, volta
+from tools.rig.serve import flags, layers, ports, safe, shapes, volta
 from tools.rig.serve.flags import Read
 from tools.rig.serve.folder import ModelFolder, Problem
 from tools.rig.serve.parser import Parser
@@ -26,7 +26,6 @@ from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.presets import Preset
 from tools.rig.serve.volta import Chosen, Rule
 
-PORT = 8000
 TENSOR = 2
 DRAIN_S = 0
 """As vLLM's own default. ``serve-stop --drain`` waits for requests all the same; a time
@@ -41,7 +40,8 @@ class Wish:
     """What people ask for, typed; None and empty words are left to us.
 
     ``environment`` is the folder that has ``bin/python`` in it; ``cards`` are indexes
-    with commas; ``drain_s`` are seconds; ``rest`` are the words behind ``--``.
+    with commas; ``drain_s`` are seconds; ``rest`` are the words behind ``--``, and
+    ``from_file`` those of the `file` that ``--config`` named, over which they win.
     """
 
     model: Path
@@ -51,13 +51,15 @@ class Wish:
     name: str = ""
     served_name: str = ""
     host: str = "127.0.0.1"
-    port: int = PORT
+    port: int = ports.USUAL
     cards: str = ""
     presets: tuple[Preset, ...] = ()
     api_key_file: Path | None = None
     insecure: bool = False
     drain_s: int = DRAIN_S
     rest: tuple[str, ...] = ()
+    from_file: tuple[str, ...] = ()
+    file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,14 @@ def plan(
     cwd
         Where the user stands: relative paths behind ``--`` begin there.
     """
-    rest = flags.read(parser, [*wish.rest])
-    usage = [*rest.problems, *safe.refused(rest)]
+    typed = flags.read(parser, wish.rest)
+    in_file = flags.read(parser, wish.from_file)
+    usage = [
+        replace(problem, what=f"in {wish.file}: {problem.what}")
+        for problem in (*in_file.problems, *safe.refused(in_file))
+    ]
+    usage += [*typed.problems, *safe.refused(typed)]
+    rest = layers.merged([in_file, typed])
     tensor, pipeline, others = _ranks(wish, rest)
     chosen = Chosen()
     if parser.device != "cpu":
@@ -132,8 +140,8 @@ def plan(
         notes.append(f"vLLM {parser.version} aborts requests when it is stopped")
     host = _value(options, "host", wish.host)
     port = _number(_value(options, "port", str(wish.port)), wish.port)
-    if not 0 < port < 65536:
-        usage.append(Problem(f"{port} is no port", f"--port {PORT}"))
+    no_port = ports.outside(port)
+    usage += [no_port] if no_port else []
     wrong, more = safe.open_to_others(
         host, parser, env, key_file=wish.api_key_file, insecure=wish.insecure
     )
@@ -165,6 +173,7 @@ def plan(
         log=root.path / "servers" / f"{name}.log",
         drain_s=_number(_value(options, "shutdown_timeout", "0"), 0),
         notes=tuple(notes),
+        rest=_again(wish, layers.absolute(typed, cwd)),
     )
     problems = (*chosen.problems, *_hardware(wish, chosen))
     if is_volta:
@@ -186,7 +195,8 @@ def _ranks(wish: Wish, rest: Read) -> tuple[int, int, int]:
 
 def _own_words(wish: Wish, parser: Parser, tensor: int, pipeline: int) -> list[str]:
     words = ["--host", wish.host, "--port", str(wish.port)]
-    words += ["--served-model-name", wish.served_name or _folder_name(wish.model)]
+    # a name that begins with a dash would be taken for an option
+    words.append(f"--served-model-name={wish.served_name or _folder_name(wish.model)}")
     if tensor > 1:
         words += ["--tensor-parallel-size", str(tensor)]
     if pipeline > 1:
@@ -241,11 +251,16 @@ def _of_model(model: ModelFolder) -> tuple[bool, int]:
 
 def _about(rest: Read) -> list[str]:
     found = []
-    if any(given.flag == "--trust-remote-code" for given in rest.given):
+    trust = rest.last("trust_remote_code")
+    if trust is not None and not trust.flag.startswith("--no-"):
         found.append("--trust-remote-code: code in the model's folder will be run")
-    if rest.last("config") is not None:
-        found.append("options in the file of --config are not checked")
     return found
+
+
+def _again(wish: Wish, typed: Read) -> tuple[str, ...]:
+    """Return the words behind ``--`` as they mean the same from anywhere."""
+    words = [word for given in typed.given for word in given.words]
+    return (*words, *(("--config", os.fspath(wish.file)) if wish.file else ()))
 
 
 def _value(options: Read, dest: str, other: str) -> str:

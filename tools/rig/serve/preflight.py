@@ -13,7 +13,10 @@ from pathlib import Path
 
 from tools.rig.base.console import Console, size
 from tools.rig.base.errors import CannotError, RigError, UsageError
-from tools.rig.serve import capacity, life, safe, variables, volta
+from tools.rig.host import memory
+from tools.rig.host.gpu import Card
+from tools.rig.host.memory import Memory
+from tools.rig.serve import capacity, host_room, ports, safe, variables, volta
 from tools.rig.serve import model as models
 from tools.rig.serve.folder import ModelFolder, Problem
 from tools.rig.serve.parser import Parser
@@ -36,8 +39,10 @@ each other directly."""
 class Seams:
     """What is asked of the machine; tests put fakes here."""
 
-    port_problem: Callable[[str, int], str] = life.port_problem
+    port: Callable[[str, int], Problem | None] = ports.look
     shm_free: Callable[[], int | None] = lambda: shm_free()
+    memory: Callable[[], Memory] = memory.read
+    in_use: Callable[[Card, float], Problem | None] = volta.in_use
 
 
 def shm_free(path: Path = SHM) -> int | None:
@@ -74,18 +79,15 @@ def check(
     found += [build] if build else []
     found += models.checks(model, plan.tensor, plan.pipeline, sm=sm)
     found += _drafts(planned, model)
-    found += _cards(planned, parser)
+    found += _cards(planned, parser, ask)
     found += _room(planned, model, parser)
     found += _shared_memory(planned, ask.shm_free())
-    taken = ask.port_problem(plan.host, plan.port)
-    if taken:
-        found.append(
-            Problem(
-                f"port {plan.port} of {plan.host} cannot be had: {taken}",
-                f"--port {_free(ask, plan.host, plan.port)}, or ss -ltnp "
-                f"'sport = :{plan.port}'",
-            )
-        )
+    found += host_room.problems(
+        planned, model, ask.memory(), env, on_processor=parser.device == "cpu"
+    )
+    # what is no port at all is a fault of the command line, and told there
+    taken = None if ports.outside(plan.port) else ask.port(plan.host, plan.port)
+    found += [taken] if taken else []
     found += variables.problems({*env, *plan.env} - {*plan.unset}, parser)
     return [*planned.usage, *safe.of_key(plan.api_key_file)], found
 
@@ -152,10 +154,10 @@ def _has_mtp(model: ModelFolder) -> bool:
     return any(place.get(key) for place in places for key in keys)
 
 
-def _cards(planned: Planned, parser: Parser) -> Iterator[Problem]:
+def _cards(planned: Planned, parser: Parser, ask: Seams) -> Iterator[Problem]:
     share = _share(planned, parser)
     for card in planned.chosen.cards:
-        problem = volta.in_use(card, share)
+        problem = ask.in_use(card, share)
         if problem is not None:
             yield problem
 
@@ -224,12 +226,4 @@ def _share(planned: Planned, parser: Parser) -> float:
 
 def _whole(planned: Planned, dest: str) -> int:
     given = planned.options.last(dest)
-    return int(given.value) if given is not None and given.value.isdigit() else 0
-
-
-def _free(ask: Seams, host: str, port: int) -> int:
-    """Return the next port that can be had, or the next one where none of some can."""
-    for other in range(port + 1, min(port + 50, 65536)):
-        if not ask.port_problem(host, other):
-            return other
-    return port + 1
+    return int(given.value) if given is not None and given.value.isdecimal() else 0

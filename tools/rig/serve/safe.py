@@ -19,6 +19,8 @@ from tools.rig.serve.parser import Parser
 REFUSED = {
     "api_key": "everybody on this machine can read a key on a command line|"
     "--api-key-file FILE",
+    "hf_token": "everybody on this machine can read a token on a command line|"
+    "HF_TOKEN=... in the environment",
     "model": "the model is named once|--model FOLDER before the --",
     "uds": "a server on a socket in a folder cannot be asked by port|leave it out",
     "ssl_certfile": "we ask a server without TLS, which a router adds|"
@@ -43,6 +45,9 @@ def refused(rest: Read) -> list[Problem]:
     """Return what of the words for vLLM cannot be."""
     found = []
     for given in rest.given:
+        if given.option.dest == "hf_token" and not given.values:
+            # the one that huggingface_hub keeps
+            continue
         why, _, hint = REFUSED.get(given.option.dest, "").partition("|")
         if why:
             found.append(Problem(f"{given.flag} is not for here: {why}", hint))

@@ -8,7 +8,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,16 @@ from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import generations
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus
+from tools.rig.serve import (
+    config_file,
+    parser,
+    planning,
+    ports,
+    preflight,
+    presets,
+    variables,
+)
 from tools.rig.serve import model as models
-from tools.rig.serve import parser, planning, preflight, presets, variables
 from tools.rig.serve import record as records
 from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Parser
@@ -123,18 +131,21 @@ def serve_tp2(
         name=name,
         served_name=served_name,
         host=host or "127.0.0.1",
-        port=_whole("port", port) or planning.PORT,
+        port=ports.number("port", port) if port else ports.USUAL,
         cards=cards,
         presets=presets.chosen(preset),
         api_key_file=_file(api_key_file),
         insecure=insecure,
         drain_s=_seconds("drain", drain, planning.DRAIN_S),
-        rest=tuple(rest),
     )
     patience = _seconds("timeout", timeout, int(serve.READY_S)) or int(serve.READY_S)
     folder = models.read(wish.model)
     with console.step("asking vLLM for its options"):
         known = ask.ask(place / "bin" / "python", root, env=env)
+    typed = config_file.taken_apart(
+        rest, known, place / "bin" / "python", env=env, cwd=Path.cwd()
+    )
+    wish = replace(wish, rest=typed.rest, from_file=typed.words, file=typed.file)
     planned = planning.plan(
         wish, known, ask.gpus(), folder, root, env=env, cwd=Path.cwd()
     )
@@ -247,7 +258,7 @@ def _file(word: str) -> Path | None:
 def _whole(flag: str, word: str) -> int | None:
     if not word:
         return None
-    if not word.isdigit() or not 0 < int(word) < 65536:
+    if not word.isdecimal() or not 0 < int(word) < 65536:
         raise UsageError(f"--{flag} {word} is not a whole number above 0")
     return int(word)
 
@@ -255,6 +266,6 @@ def _whole(flag: str, word: str) -> int | None:
 def _seconds(flag: str, word: str, other: int) -> int:
     if not word:
         return other
-    if not word.isdigit() or int(word) > 86400:
+    if not word.isdecimal() or int(word) > 86400:
         raise UsageError(f"--{flag} {word} is no number of seconds", hint="0 to 86400")
     return int(word)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +20,6 @@ from tools.rig.builds.target import HERE
 from tools.rig.serve.plan import ServePlan
 from tools.rig.steps import commands
 from tools.rig.steps.scene import Scene
-
-_NO_PORT = ""
-"""What is said against a port that a server of the future will listen at: nothing."""
 
 
 def capacity(
@@ -98,7 +96,7 @@ def serve_unit(
         plan,
         root,
         options,
-        _words(rest),
+        plan.rest,
         start=step.launcher(HERE),
         user=user,
         run_as=run_as,
@@ -118,6 +116,7 @@ def serve_router(
 ) -> Any:
     """Write a router's configuration for servers that run, or for models."""
     from tools.rig.serve import capacity as cards
+    from tools.rig.serve import ports
     from tools.rig.serve.routers import backend
     from tools.rig.steps import serve_router as step
 
@@ -128,7 +127,7 @@ def serve_router(
         kind,
         name=typed["name"],
         host=typed["host"] or "127.0.0.1",
-        port=int(_seconds("port", typed["port"])) or 8080,
+        port=ports.number("port", typed["port"]) if typed["port"] else 8080,
         api_key_file=_file(typed["api_key_file"]),
         insecure=typed["insecure"],
         certificate=_file(typed["certificate"]),
@@ -175,7 +174,10 @@ def _planned(
     def keep(console: Console, plan: ServePlan, root: StateRoot, **how: Any) -> None:
         plans.append(plan)
 
-    machine = preflight.Seams(port_problem=lambda host, port: _NO_PORT)
+    # another server, or an earlier life of this one, may have port and cards now
+    machine = preflight.Seams(
+        port=lambda host, port: None, in_use=lambda card, share: None
+    )
     seams = replace(step.Seams(), start=keep, machine=machine)
     found, root = _stage(console, typed, cli)
     step.serve_tp2(console, found, root, **typed, rest=_words(rest), seams=seams)
@@ -192,9 +194,22 @@ def _root_of_servers() -> StateRoot:
 
 
 def _words(rest: str) -> list[str]:
-    """Return what stood behind ``--``."""
-    words = json.loads(rest) if rest.startswith("[") else rest.split()
-    return [str(word) for word in words]
+    """Return what stood behind ``--``, or was typed as one text.
+
+    Raises
+    ------
+    UsageError
+        When its quotes do not close.
+    """
+    try:
+        if rest.startswith("["):
+            return [str(word) for word in json.loads(rest)]
+        return shlex.split(rest)
+    except ValueError:
+        raise UsageError(
+            f"--rest {rest} cannot be taken apart into words",
+            hint="invoke serve-tp2 --model FOLDER -- --max-model-len 8192",
+        ) from None
 
 
 def _file(word: str) -> Path | None:

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""Ports as people type them, and whether a server could listen at one."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from tools.rig.base.errors import UsageError
+from tools.rig.serve.folder import Problem
+
+HIGHEST = 65535
+USUAL = 8000
+_TRIES = 50
+
+
+def number(flag: str, word: str) -> int:
+    """Return the port that was typed.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    if word.isascii() and word.isdigit() and 0 < int(word) <= HIGHEST:
+        return int(word)
+    raise UsageError(
+        f"--{flag} {word} is no port",
+        usual=f"Ports are whole numbers from 1 to {HIGHEST}; 0 would be any of them.",
+        hint=f"--{flag} {USUAL}",
+    )
+
+
+def look(
+    host: str,
+    port: int,
+    listen: Callable[[str, int], None] = lambda host, port: _listen(host, port),
+) -> Problem | None:
+    """Return why a server could not listen there, and what to do; None: it could.
+
+    Parameters
+    ----------
+    listen
+        Listens for a moment, or raises OSError.
+    """
+    wrong = outside(port)
+    if wrong is not None:
+        return wrong
+    try:
+        listen(host, port)
+    except OSError as exc:
+        why, hint = _said(exc, host, port)
+        if exc.errno == errno.EADDRINUSE:
+            other = _free(listen, host, port)
+            hint = f"--port {other}, or ss -ltnp 'sport = :{port}'"
+        return Problem(f"port {port} of {host} cannot be had: {why}", hint)
+    return None
+
+
+def outside(port: int) -> Problem | None:
+    """Return what is wrong with a number that is no port; None: it is one."""
+    if 0 < port <= HIGHEST:
+        return None
+    what = f"{port} is no port: they are whole numbers from 1 to {HIGHEST}"
+    return Problem(what, f"--port {USUAL}")
+
+
+def first_for_all(proc: Path = Path("/proc")) -> int:
+    """Return the lowest port for which one need not be root (``ip(7)``)."""
+    try:
+        return int((proc / "sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    except (OSError, ValueError):
+        return 1024
+
+
+def _said(exc: OSError, host: str, port: int) -> tuple[str, str]:
+    first = first_for_all()
+    if exc.errno in (errno.EACCES, errno.EPERM) and port < first:
+        why = f"ports below {first} are for root, and a server should not be"
+        router = "invoke serve-router --kind nginx in front"
+        return why, f"--port {max(first, USUAL)}, and {router}"
+    if exc.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address", "ip address, then --host ADDRESS"
+    if isinstance(exc, socket.gaierror):
+        return f"{host} is no address: {exc.strerror}", "--host 127.0.0.1"
+    return exc.strerror or str(exc), "--host 127.0.0.1"
+
+
+def _free(listen: Callable[[str, int], None], host: str, port: int) -> int:
+    """Return the next port that can be had; the usual one where none of some can."""
+    for other in range(port + 1, min(port + _TRIES, HIGHEST + 1)):
+        try:
+            listen(host, other)
+        except OSError:
+            continue
+        return other
+    return USUAL
+
+
+def _listen(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        # as the server will do it: connections that linger are no obstacle
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind((host, port))
+        trial.listen(1)
