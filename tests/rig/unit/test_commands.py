@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import types
 import zipfile
 from dataclasses import dataclass, replace
@@ -259,6 +260,26 @@ def test_in_use_of_a_moved_one(desk: Desk) -> None:
 
 class TestVerify:
     """``verify``."""
+
+    @pytest.mark.parametrize("by", ["environment", "link"])
+    def test_closed(
+        self, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+    ) -> None:
+        """Another user's environment is not said to be missing."""
+        closed = desk.at.root.path
+        if by == "link":
+            closed = tmp_path / "theirs"
+            desk.at.placing.link.parent.mkdir(parents=True, exist_ok=True)
+            desk.at.placing.link.symlink_to(closed / "venvs" / "x")
+        closed.mkdir(parents=True)
+        real = os.access
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: Path(path) != closed and real(path, mode)
+        )
+        with pytest.raises(CannotError, match="closed to you") as caught:
+            commands.verify(desk.console)
+        assert str(closed) in caught.value.what
+        assert caught.value.hint.startswith("sudo -u ")
 
     @pytest.mark.parametrize(
         ("profile", "taken"), [("", True), ("v100-cu128", True), ("sample", False)]

@@ -206,3 +206,7 @@ class TestStep:
         assert f"  1: maps {SERVER.maps[0]} and 2 more" in said
         assert "1 process(es) use what is not in force there any more" in said
         assert json.loads(json.dumps(asdict(report)))["older"]["1"]["users"]
+        asked.clear()
+        with BuildLock(town.link, None, "a build, whose compilers are in the bench"):
+            in_use(Console(out), town.link, None, look=look)
+        assert asked == ["2", "1"]

@@ -14,7 +14,7 @@ import pytest
 
 from tools.rig.base import run
 from tools.rig.base.config import resolve
-from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.errors import CannotError, StepFailed, UsageError
 from tools.rig.builds import survey
 from tools.rig.builds.survey import Seams
 from tools.rig.host.look import Checkout, Disk, Link
@@ -69,13 +69,13 @@ class World:
         assert not enough(replace(PYTHON, version="3.9.1"))
         return [PYTHON]
 
-    def facts(self, **more: Any) -> Any:
+    def facts(self, python_too: bool = True, **more: Any) -> Any:
         """Survey this world."""
         seams = Seams(
             disk=self.disk,
             checkout=lambda path: self.here,
             text=lambda file: self.text,
-            find_pythons=self.search,
+            find_pythons=self.search if python_too else None,
             probe_python=lambda path, origin: replace(PYTHON, path=path),
             run=lambda *a, **k: run.Result((), 0, self.answer, "", 0.1),
             shared=(self.tmp / "scratch", self.tmp / "data"),
@@ -96,6 +96,19 @@ DEFAULTS = [
     (f"/var/tmp/1cat-rig-{UID}", False),
     (f"/src/.1cat-rig-{UID}", False),
 ]
+
+
+def test_no_python_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes no environment needs no uv to look at one."""
+
+    def missing(env: Any) -> None:
+        raise CannotError("uv is not installed")
+
+    monkeypatch.setattr(survey.uv, "program", missing)
+    world = World(tmp_path)
+    assert world.facts(python_too=False).pythons == ()
+    with pytest.raises(CannotError, match="uv is not"):
+        world.facts()
 
 
 class TestOrder:

@@ -46,7 +46,10 @@ _VERSION = re.compile(r"\d+(\.\d+){1,2}")
 
 @dataclass(frozen=True)
 class Seams:
-    """What the survey asks; tests put fakes here."""
+    """What the survey asks; tests put fakes here.
+
+    Without `find_pythons` none is looked for, and uv need not be there.
+    """
 
     disk: Any = look.disk
     checkout: Any = look.checkout
@@ -132,7 +135,9 @@ def facts(
         ),
         candidates=tuple(candidates),
         uid=os.getuid(),
-        pythons=() if ready or named else _pythons(env, wish, ask),
+        pythons=()
+        if ready or named or ask.find_pythons is None
+        else _pythons(env, wish, ask),
         wanted=wanted,
         wanted_by_user=by_user,
         named=named,

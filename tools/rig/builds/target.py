@@ -11,6 +11,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from tools.rig.base import access
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import checked_path
@@ -101,9 +102,12 @@ def need_folder(source: Path) -> Path:
     ------
     UsageError
         When it is none.
+    CannotError
+        When it is closed to us.
     """
     place = checked_path(source)
     if not os.path.isdir(place):
+        access.need_open(place, "take a checkout that you may read, with --source")
         what = "is no folder" if os.path.exists(place) else "does not exist"
         raise UsageError(
             f"--source {place}: it {what}",

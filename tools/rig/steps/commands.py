@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base import access
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.state import StateRoot, checked_path
@@ -209,6 +210,8 @@ def verify(console: Console, **cli: str) -> Any:
         roots.insert(0, StateRoot(environment.parent.parent))
     python = environment / "bin" / "python"
     if not os.path.exists(python):
+        for place in (python, found.placing.link / "bin" / "python"):
+            access.need_open(place, "sudo -u {owner} invoke verify")
         raise CannotError(
             f"there is no environment at {environment}", hint="invoke build-sm70"
         )
@@ -285,6 +288,8 @@ def root_in_force() -> StateRoot | None:
         # in a folder of the user's, ours is one below it
         roots = [named, named / survey.NAME]
     there = [StateRoot(root) for root in roots if root]
+    for root in there:
+        access.need_open(root.records)
     used = (r for r in there if record.listing(r) or (r.path / "servers").is_dir())
     return next(used, None)
 
@@ -299,11 +304,12 @@ def scene(
 ) -> Scene:
     """Return the scene of typed words; see :func:`tools.rig.steps.scene.find`."""
     console.flags = cli
+    settings = settings_for(cli)
     # a command that lays nothing out only reads
     seams = scenes.Seams() if lay_out else scenes.Seams(facts=_facts_to_read)
-    return scenes.find(
-        console, settings_for(cli), lay_out=lay_out, python=python, seams=seams
-    )
+    if settings.local_root is not None and not lay_out:
+        access.need_open(settings.local_root / "venvs")
+    return scenes.find(console, settings, lay_out=lay_out, python=python, seams=seams)
 
 
 def _facts_to_read(*args: Any, **options: Any) -> PlaceFacts:

@@ -70,13 +70,14 @@ def in_use(
         The scan.
     """
     found = look(Targets.of(venv, checkout))
+    builder = lock.holder_of(venv)
     report = Report(
         venv=str(venv),
         checkout=None if checkout is None else str(checkout),
         found=found,
-        builder=lock.holder_of(venv),
+        builder=builder,
         lessee=None if checkout is None else lease.holder_at(checkout),
-        older=_older(venv, found, look),
+        older=_older(venv, found, look, bench=builder is None),
     )
     if not (only_if_used and report.free):
         _show(console, report)
@@ -84,12 +85,17 @@ def in_use(
 
 
 def _older(
-    venv: Path, known: ScanResult, look: Callable[[Targets], ScanResult]
+    venv: Path,
+    known: ScanResult,
+    look: Callable[[Targets], ScanResult],
+    *,
+    bench: bool,
 ) -> dict[str, ScanResult]:
     """Return who runs from environments of this place that are not in force any more.
 
     Who is known already is left out: a sign of a process that may not be looked into
-    speaks for every environment.
+    speaks for every environment. In the bench are also the compilers of a build that
+    runs, so it is looked at only while there is none.
     """
     root, place = StateRoot(venv.parent.parent), venv.name
     if venv.parent != root.venvs:
@@ -97,7 +103,7 @@ def _older(
     # without its flags the list needs no note that might be broken
     kept = generations.listing(root, place, sizes_s=0, note=Placed())
     folders = {g.id: g.folder for g in kept if g.complete and not g.active}
-    if os.path.isdir(root.benches / place):
+    if bench and os.path.isdir(root.benches / place):
         folders[BENCH] = root.benches / place
     folders = {k: f for k, f in folders.items() if not _same(f, venv)}
     named = {user.pid for user in known.users + known.suspects}

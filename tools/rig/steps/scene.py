@@ -77,7 +77,8 @@ def settings_for(
     file = env.get("ONECAT_CONFIG")
     source = given.get("source") or env.get("ONECAT_SOURCE")
     beside = Path(str(source)).expanduser() / "rig.toml" if source else None
-    if beside is None or not beside.is_file():
+    # that of another user may be closed to us, which is told where it is looked at
+    if beside is None or not os.path.isfile(beside):
         beside = HERE / "rig.toml"
     return resolve(given, env, Path(file) if file else beside)
 
@@ -198,7 +199,7 @@ def _without_python(facts: Callable[..., PlaceFacts]) -> Callable[..., PlaceFact
     """Return a survey that asks for no Python, and does not miss one."""
 
     def look(*args: Any, **options: Any) -> PlaceFacts:
-        none = survey.Seams(find_pythons=lambda *args, **options: ())
+        none = survey.Seams(find_pythons=None)
         return dataclasses.replace(
             facts(*args, **{**options, "seams": none}), offline=False
         )
