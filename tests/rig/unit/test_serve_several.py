@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from tests.rig.support.serve_desk import Desk
+from tests.rig.support.serve_desk import NO_CARDS, Desk
 from tests.rig.support.serve_desk import desk as desk
 from tools.rig.base.errors import (
     ExitCode,
@@ -20,8 +23,9 @@ from tools.rig.base.errors import (
     StepFailed,
     UsageError,
 )
-from tools.rig.serve import members
+from tools.rig.serve import look, members
 from tools.rig.serve import record as records
+from tools.rig.serve.look import ServerStatus
 from tools.rig.serve.states import State
 from tools.rig.steps.serve_logs import serve_logs
 from tools.rig.steps.serve_status import serve_status
@@ -52,6 +56,87 @@ def test_watch(desk: Desk) -> None:
     with pytest.raises(KeyboardInterrupt):
         serve_status(desk.console, desk.root, watch_s=0.1)
     assert desk.said.getvalue().count("no server is recorded") > 1
+
+
+_WATCH = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tools.rig.base.report import run_command
+from tools.rig.base.state import StateRoot
+from tools.rig.steps.serve_status import serve_status
+root = StateRoot(Path(sys.argv[2]))
+as_json = sys.argv[3] == "json"
+sys.exit(run_command(lambda c: serve_status(c, root, watch_s=0.2, as_json=as_json)))
+"""
+
+
+def watcher(desk: Desk, how: str) -> subprocess.Popen[bytes]:
+    """Start a process that watches."""
+    repository = Path(__file__).parents[3]
+    return subprocess.Popen(
+        [sys.executable, "-c", _WATCH, repository, desk.root.path, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_watch_for_programs(desk: Desk) -> None:
+    """Each look is one line of JSON; Ctrl-C ends between two of them, without words."""
+    with watcher(desk, "json") as proc:
+        assert proc.stdout is not None and proc.stderr is not None
+        lines = [proc.stdout.readline() for _ in range(3)]
+        proc.send_signal(signal.SIGINT)
+        lines += proc.stdout.readlines()
+        said = proc.stderr.read().decode()
+    assert proc.returncode == ExitCode.INTERRUPTED
+    assert [json.loads(line) for line in lines] == [{"servers": []}] * len(lines)
+    assert "Traceback" not in said and "interrupted" in said
+
+
+@pytest.mark.parametrize("how", ["json", "words"])
+def test_watch_that_nobody_reads(desk: Desk, how: str) -> None:
+    """When the reader leaves, watching ends, and that is no fault."""
+    with watcher(desk, how) as proc:
+        stream = proc.stdout if how == "json" else proc.stderr
+        assert stream is not None
+        assert stream.readline()
+        stream.close()
+        assert proc.wait(20) == ExitCode.OK
+        if how == "json":
+            assert proc.stderr is not None
+            assert b"Traceback" not in proc.stderr.read()
+
+
+def test_a_broken_record_is_one_more_to_choose_from(desk: Desk) -> None:
+    """Without a name nothing is stopped while a record cannot be read."""
+    file = records.path_of(desk.root, "two")
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    with pytest.raises(UsageError, match=r"which one of two\?") as caught:
+        serve_stop(desk.console, desk.root)
+    assert caught.value.hint.startswith("mv ") and str(file) in caught.value.details[0]
+    desk.serve(desk.plan())
+    with pytest.raises(UsageError, match="which one of one, two") as caught:
+        serve_stop(desk.console, desk.root)
+    assert caught.value.hint == "--name one"
+    assert members.api_alive(desk.record())
+    with pytest.raises(StepFailed, match="cannot read"):
+        serve_stop(desk.console, desk.root, "two")
+    assert serve_stop(desk.console, desk.root, "one", ask=lambda: NO_CARDS).ended
+
+
+def test_no_server_gets_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that fails ends the whole, instead of a list that lacks a server."""
+
+    def broken(*args: object, **how: object) -> ServerStatus:
+        raise ZeroDivisionError("a bug")
+
+    desk.serve(desk.plan())
+    with monkeypatch.context() as patch:
+        patch.setattr(look, "look", broken)
+        with pytest.raises(ZeroDivisionError):
+            serve_status(desk.console, desk.root)
 
 
 def test_two_and_no_name(desk: Desk) -> None:

@@ -137,6 +137,12 @@ def test_somebody_elses_server_is_not_waited_for(
             serve_stop(desk.console, desk.root, drain=30)
     assert time.monotonic() - start < 10
     assert members.api_alive(desk.record())
+    with monkeypatch.context() as patch:
+        # the folder may be open to several users
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        with pytest.raises(CannotError, match="belongs to"):
+            serve_stop(desk.console, desk.root)
+    assert desk.record().state_of_stop == ""
 
 
 def test_interrupted_drain_goes_on_serving(desk: Desk) -> None:

@@ -112,8 +112,10 @@ class TestLook:
             (serve_logs, "serve_logs"),
         ):
             desk.put(module, name)
-        serving.serve_status(desk.console, "m", True, "5")
-        assert desk.calls[-1][1] == {"deep": False, "watch_s": 5.0}
+        serving.serve_status(desk.console, "m", True, "5", True)
+        assert desk.calls[-1][1] == {"deep": False, "watch_s": 5.0, "as_json": True}
+        with pytest.raises(UsageError, match="--watch 0"):
+            serving.serve_status(desk.console, "", True, "0")
         serving.serve_stop(desk.console, "m", "60")
         assert desk.calls[-1][1] == {"drain": 60.0}
         serving.serve_stop(desk.console, "m", "")

@@ -183,8 +183,12 @@ def cells(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if _is_wide(c) else 1 for c in text)
 
 
-def print_json(data: Any, stream: TextIO | None = None) -> None:
+def print_json(
+    data: Any, stream: TextIO | None = None, *, indent: int | None = 2
+) -> None:
     """Print one JSON document to stdout, keys sorted, secrets masked in every string.
+
+    Without an `indent` it is one line.
 
     Letters that the stream cannot show are escaped; a number that JSON does not have
     (infinity, not a number) becomes null.
@@ -198,11 +202,11 @@ def print_json(data: Any, stream: TextIO | None = None) -> None:
     if out is None or out.closed:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     plain = _masked(data)
-    text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(plain, indent=indent, sort_keys=True, ensure_ascii=False)
     try:
         text.encode(getattr(out, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(plain, indent=2, sort_keys=True)
+        text = json.dumps(plain, indent=indent, sort_keys=True)
     out.write(text + "\n")
     out.flush()
 

@@ -160,9 +160,16 @@ def look_at_all(
     need = any(record.cards for record in found)
     seen = gpu.read() if need else gpu.Gpus("absent")
     results: dict[int, ServerStatus] = {}
+    faults: list[Exception] = []
 
     def one(at: int, record: ServerRecord) -> None:
-        results[at] = look(root, record, deep=deep, probe_s=probe_s, gpus=lambda: seen)
+        try:
+            results[at] = look(
+                root, record, deep=deep, probe_s=probe_s, gpus=lambda: seen
+            )
+        except Exception as exc:
+            # a server that cannot be looked at must not be missing from the list
+            faults.append(exc)
 
     threads = [
         threading.Thread(target=one, args=pair, daemon=True)
@@ -172,6 +179,8 @@ def look_at_all(
         thread.start()
     for thread in threads:
         thread.join()
+    if faults:
+        raise faults[0]
     return [results[at] for at in sorted(results)]
 
 

@@ -90,11 +90,11 @@ def stop(
     start = time.monotonic()
     there = members.note(record)
     everybody = {pid for pid, _ in record.members} | {record.pid}
-    record.state_of_stop = "draining"
-    noted = _noted(root, record, say)
-    if not noted and os.geteuid() not in (0, record.uid):
-        # told before its requests are waited for in vain
+    if os.geteuid() not in (0, record.uid):
+        # told before its requests are waited for in vain, and while it is as it was
         _refuse_others(record, there)
+    record.state_of_stop = "draining"
+    _noted(root, record, say)
     try:
         finished = _drained(record, _own_patience(record, drain), say)
     except BaseException:
@@ -133,14 +133,12 @@ def stop(
     )
 
 
-def _noted(root: StateRoot, record: ServerRecord, say: Say) -> bool:
+def _noted(root: StateRoot, record: ServerRecord, say: Say) -> None:
     """Write the record if that is possible: a full disk must not keep it running."""
     try:
         records.save(root, record)
     except RigError as exc:
         say(f"warning: {exc.what}; stopping does not wait for that")
-        return False
-    return True
 
 
 def _own_patience(record: ServerRecord, drain: float | None) -> float:

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import itertools
+import select
+import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
-from tools.rig.base.console import Console, duration, size, table
+from tools.rig.base.console import Console, duration, print_json, size, table
 from tools.rig.base.errors import ExitCode
 from tools.rig.base.state import StateRoot
 from tools.rig.serve import record as records
@@ -53,6 +55,7 @@ def serve_status(
     deep: bool = True,
     probe_s: float = PROBE_S,
     watch_s: float = 0.0,
+    as_json: bool = False,
 ) -> Report:
     """Look at all servers, or at one, and show what was found.
 
@@ -63,7 +66,10 @@ def serve_status(
     probe_s
         Seconds that the token may take.
     watch_s
-        Look again after so many seconds, until Ctrl-C; 0: once.
+        Look again after so many seconds, until Ctrl-C, or until nobody reads any more
+        what is found; 0: once.
+    as_json
+        While watching, print each look as one line of JSON on stdout.
 
     Raises
     ------
@@ -81,10 +87,29 @@ def serve_status(
         if turn and console.tty:
             console.say(f"-- {time.strftime('%H:%M:%S')}")
         _show(console, report)
-        if not watch_s:
+        if not watch_s or not _passed_on(report, console, as_json, watch_s):
             return report
-        time.sleep(watch_s)
     raise AssertionError("counting never ends")
+
+
+def _passed_on(report: Report, console: Console, as_json: bool, wait_s: float) -> bool:
+    """Print a look for programs, wait for the next, and say whether somebody reads."""
+    reader: TextIO | None = console.stream
+    if as_json:
+        reader = sys.stdout
+        try:
+            print_json(report.to_json(), indent=None)
+        except OSError:
+            return False
+    hung_up = select.poll()
+    try:
+        assert reader is not None
+        hung_up.register(reader.fileno(), 0)
+    except (OSError, ValueError):
+        # no file behind it: nobody can leave it
+        time.sleep(wait_s)
+        return True
+    return not hung_up.poll(wait_s * 1000)
 
 
 def _unreadable(bad: records.Broken) -> ServerStatus:

@@ -22,7 +22,10 @@ def pick(root: StateRoot, name: str) -> ServerRecord:
     Raises
     ------
     UsageError
-        When there is none, or more than one to choose from.
+        When there is none, or more than one to choose from; a record that cannot be
+        read is one more.
+    StepFailed
+        When the record of that name cannot be read.
     """
     found = records.listing(root)
     names = [record.name for record in found]
@@ -35,6 +38,14 @@ def pick(root: StateRoot, name: str) -> ServerRecord:
                 hint="invoke serve-status",
             )
         return record
+    bad = records.broken(root)
+    if bad:
+        raise UsageError(
+            f"which one of {', '.join(sorted([*names, *(one.name for one in bad)]))}?",
+            details=[one.problem for one in bad],
+            usual="The server of a record that cannot be read may run all the same.",
+            hint=f"--name {shlex.quote(names[0])}" if names else bad[0].hint,
+        )
     if not found:
         raise UsageError(
             "no server is recorded here", hint="invoke serve-tp2 --model PATH"

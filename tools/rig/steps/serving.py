@@ -45,13 +45,19 @@ def serve_tp2(console: Console, typed: Mapping[str, Any], rest: str, **cli: str)
     return step.serve_tp2(console, found, root, **typed, rest=_words(rest))
 
 
-def serve_status(console: Console, name: str, no_probe: bool, watch: str) -> Any:
-    """Look at all servers, or at one."""
+def serve_status(
+    console: Console, name: str, no_probe: bool, watch: str, as_json: bool = False
+) -> Any:
+    """Look at all servers, or at one; watching, each look is a line of JSON."""
     from tools.rig.steps import serve_status as step
 
     every = _seconds("watch", watch)
+    if watch and not every:
+        raise UsageError("--watch 0 would never rest", hint="--watch 2")
     root = _root_of_servers()
-    return step.serve_status(console, root, name, deep=not no_probe, watch_s=every)
+    return step.serve_status(
+        console, root, name, deep=not no_probe, watch_s=every, as_json=as_json
+    )
 
 
 def serve_stop(console: Console, name: str, drain: str) -> Any:

@@ -146,7 +146,9 @@ def serve_status(
     json: bool = False,
 ) -> None:
     """Say how each server is: ready, draining, degraded, hung or dead, and why."""
-    do(lambda console: _serving().serve_status(console, name, no_probe, watch), json)
+    words = (name, no_probe, watch, json)
+    # who watches gets a document for each look, and none at the end
+    do(lambda console: _serving().serve_status(console, *words), json and not watch)
 
 
 @task(
