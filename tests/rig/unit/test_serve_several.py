@@ -38,7 +38,8 @@ def test_logs_are_followed(desk: Desk) -> None:
     """What comes after is printed too, until the server ends."""
     desk.serve(desk.plan())
     record = desk.record()
-    assert members.names(desk.root)[record.pid] == "one"
+    words = f"server one at port {record.port}"
+    assert members.served(desk.root)[record.pid] == words
     out = io.StringIO()
     timer = threading.Timer(0.6, os.kill, (record.pid, signal.SIGTERM))
     timer.start()

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.rig.support.made_model import LLAMA, write
+from tests.rig.support.unit_plans import PLAN
 from tools.rig.base.errors import UsageError
+from tools.rig.base.state import StateRoot
 from tools.rig.serve import capacity, shares
 from tools.rig.serve import model as models
+from tools.rig.serve import record as records
 from tools.rig.serve.capacity import Options
 from tools.rig.serve.shares import Tenant
+from tools.rig.steps import serve_router as step
 
 GIB = 1 << 30
 MEMORY = int(16 * GIB * capacity.USABLE)
@@ -73,3 +78,17 @@ def test_names(tmp_path: Path) -> None:
     for wrong in ([], [one, one]):
         with pytest.raises(UsageError, match="names of their own"):
             shares.plan(wrong)
+
+
+def test_how_many_cards_share_a_model(tmp_path: Path) -> None:
+    """What is typed counts; else a server of that model says it, and else nobody."""
+    root = StateRoot(tmp_path)
+    records.save(root, records.of_plan(replace(PLAN, tensor=4), "t", 1.0))
+    models = [str(PLAN.model), str(tmp_path / "other")]
+    assert step.ranks(models, "", root) == ["4", ""]
+    assert step.ranks(models, "", None) == ["", ""]
+    assert step.ranks(models, "1", root) == ["1", "1"]
+    assert step.ranks(models, "1, 2", root) == ["1", "2"]
+    with pytest.raises(UsageError, match="3 numbers for 2 models"):
+        step.ranks(models, "1,2,3", root)
+    assert step.ranks([], "", root) == []

@@ -153,7 +153,8 @@ class TestWritten:
             seams = how["seams"]
             assert seams.machine.port("127.0.0.1", 8000) is None
             assert seams.machine.in_use(None, 0.9) is None
-            name = Plan(f"plan of {how['model']} at {how.get('port', '')}")
+            shared = f" on {how['tp']}" if how.get("tp") else ""
+            name = Plan(f"plan of {how['model']} at {how.get('port', '')}{shared}")
             seams.start(console, name, root, foreground=False)
 
         desk.patch.setattr(serve_tp2, "serve_tp2", plan)
@@ -190,7 +191,7 @@ class TestWritten:
             ("name", "host", "port", "api_key_file", "certificate"), ""
         )
         words |= {"certificate_key": "", "memory": "16", "idle": "60"}
-        more: dict[str, Any] = {"insecure": False, "environment": ""}
+        more: dict[str, Any] = {"insecure": False, "environment": "", "tp": "1,2"}
         typed_words = {**words, **more}
         serving.serve_router(
             planned.console,
@@ -202,7 +203,7 @@ class TestWritten:
             **CLI,
         )
         args, _ = planned.calls[-1]
-        assert args[2] == ["plan of /a at 8000", "plan of /b at 8001"]
+        assert args[2] == ["plan of /a at 8000 on 1", "plan of /b at 8001 on 2"]
         wish = args[3]
         assert wish.port == 8080 and wish.idle_s == 60 and wish.memory > 15 << 30
         serving.serve_router(

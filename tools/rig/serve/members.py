@@ -82,9 +82,13 @@ def api_alive(record: ServerRecord, proc: Path = processes.PROC) -> bool:
     )
 
 
-def names(root: StateRoot) -> dict[int, str]:
-    """Return the server that each process of a server belongs to, by pid."""
-    return {m.pid: record.name for record in listing(root) for m in of(record)}
+def served(root: StateRoot) -> dict[int, str]:
+    """Return the server that each process of a server belongs to, by pid, in words."""
+    return {
+        member.pid: f"server {record.name} at port {record.port}"
+        for record in listing(root)
+        for member in of(record)
+    }
 
 
 def note(record: ServerRecord) -> list[Member]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tools.rig.guard import gate, lease, lock
 from tools.rig.guard.lease import Holder
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
+from tools.rig.serve import members
 
 BENCH = "bench"
 """Stands for the environment that builds happen in, which is in force before any."""
@@ -28,7 +29,7 @@ class Report:
 
     ``builder`` holds the lock of the environment, ``lessee`` the lease of the checkout;
     either is None when nobody does. ``older`` says who runs from a build that is not in
-    force any more, by its id.
+    force any more, by its id; ``servers`` which server a process belongs to, by pid.
     """
 
     venv: str
@@ -37,6 +38,7 @@ class Report:
     builder: Holder | None
     lessee: Holder | None
     older: Mapping[str, ScanResult] = field(default_factory=dict)
+    servers: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def free(self) -> bool:
@@ -52,6 +54,7 @@ def in_use(
     *,
     only_if_used: bool = False,
     look: Callable[[Targets], ScanResult] = gate.look_at,
+    serving: Callable[[StateRoot], Mapping[int, str]] = members.served,
 ) -> Report:
     """Show who uses the environment or the checkout's libraries, and return it.
 
@@ -68,16 +71,24 @@ def in_use(
         only when somebody uses it, or the checkout's libraries.
     look
         The scan.
+    serving
+        Returns the processes of the servers that a state root has records of.
     """
     found = look(Targets.of(venv, checkout))
     builder = lock.holder_of(venv)
+    older = _older(venv, found, look, bench=builder is None)
+    root = _root_of(venv)
+    used = not found.free or bool(older)
     report = Report(
         venv=str(venv),
         checkout=None if checkout is None else str(checkout),
         found=found,
         builder=builder,
         lessee=None if checkout is None else lease.holder_at(checkout),
-        older=_older(venv, found, look, bench=builder is None),
+        older=older,
+        servers=_of_users(serving(root), [found, *older.values()])
+        if root is not None and used
+        else {},
     )
     if not (only_if_used and report.free):
         _show(console, report)
@@ -97,8 +108,8 @@ def _older(
     speaks for every environment. In the bench are also the compilers of a build that
     runs, so it is looked at only while there is none.
     """
-    root, place = StateRoot(venv.parent.parent), venv.name
-    if venv.parent != root.venvs:
+    root, place = _root_of(venv), venv.name
+    if root is None:
         return {}
     # without its flags the list needs no note that might be broken
     kept = generations.listing(root, place, sizes_s=0, note=Placed())
@@ -117,6 +128,19 @@ def _older(
     return found
 
 
+def _root_of(venv: Path) -> StateRoot | None:
+    """Return the state root that an environment lies in, or None."""
+    root = StateRoot(venv.parent.parent)
+    return root if venv.parent == root.venvs else None
+
+
+def _of_users(
+    servers: Mapping[int, str], found: Iterable[ScanResult]
+) -> dict[int, str]:
+    users = {user.pid for one in found for user in one.users + one.suspects}
+    return {pid: words for pid, words in servers.items() if pid in users}
+
+
 def _same(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
@@ -124,13 +148,13 @@ def _same(one: Path, other: Path) -> bool:
 def _show(console: Console, report: Report) -> None:
     found = report.found
     rows = [
-        *_rows(found.users, ""),
-        *_rows(found.suspects, "perhaps: "),
+        *_rows(report, found.users, ""),
+        *_rows(report, found.suspects, "perhaps: "),
     ]
     now = len(rows)
     for name, seen in report.older.items():
-        rows += _rows(seen.users, f"{name}: ")
-        rows += _rows(seen.suspects, f"{name}, perhaps: ")
+        rows += _rows(report, seen.users, f"{name}: ")
+        rows += _rows(report, seen.suspects, f"{name}, perhaps: ")
     if rows:
         for line in table(("PID", "USER", "WHAT IT USES", "COMMAND"), rows):
             console.say(line)
@@ -151,8 +175,12 @@ def _show(console: Console, report: Report) -> None:
         )
 
 
-def _rows(users: tuple[User, ...], doubt: str) -> list[tuple[str, str, str, str]]:
-    return [
-        (str(user.pid), user.user, doubt + gate.reasons(user), user.command)
-        for user in users
-    ]
+def _rows(
+    report: Report, users: tuple[User, ...], doubt: str
+) -> list[tuple[str, str, str, str]]:
+    rows = []
+    for user in users:
+        server = report.servers.get(user.pid)
+        what = doubt + gate.reasons(user) + (f" ({server})" if server else "")
+        rows.append((str(user.pid), user.user, what, user.command))
+    return rows

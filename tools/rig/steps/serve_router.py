@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,6 +41,45 @@ def running(root: StateRoot, names: Sequence[str] = ()) -> list[Backend]:
         if name not in found:
             raise UsageError(f"no server is called {name}", hint="invoke serve-status")
     return [backend.of_record(found[name]) for name in names or found]
+
+
+def ranks(models: Sequence[str], typed: str, root: StateRoot | None) -> list[str]:
+    """Return for each model, as typed, how many cards share its layers.
+
+    Parameters
+    ----------
+    typed
+        One number for all, or one for each with commas; empty: what a server of that
+        model was started with, by its record, and "" where there is none.
+    root
+        Where the records are; None: there are none.
+
+    Raises
+    ------
+    UsageError
+        When there are neither one number nor as many as models.
+    """
+    if typed and models:
+        numbers = [word.strip() for word in typed.split(",")]
+        if len(numbers) == 1:
+            return numbers * len(models)
+        if len(numbers) != len(models):
+            raise UsageError(
+                f"--tp has {len(numbers)} numbers for {len(models)} models",
+                hint=f"--tp {','.join(['2'] * len(models))}",
+            )
+        return numbers
+    known = (
+        {one.model: one for one in map(backend.of_record, records.listing(root))}
+        if root is not None
+        else {}
+    )
+    real = {Path(os.path.realpath(path)): one for path, one in known.items()}
+    found = []
+    for model in models:
+        its = real.get(Path(os.path.realpath(os.path.expanduser(model))))
+        found.append(str(its.tensor) if its is not None else "")
+    return found
 
 
 def serve_router(

@@ -143,10 +143,15 @@ def serve_router(
     )
     root = _root_of_servers() if servers or not models else None
     backends = []
-    for number, model in enumerate(models):
+    ranks = step.ranks(models, typed["tp"], commands.root_in_force())
+    for number, (model, tensor) in enumerate(zip(models, ranks, strict=True)):
         # each model would have a port of its own
-        port = str(8000 + number)
-        options = {"model": model, "environment": typed["environment"], "port": port}
+        options = {
+            "model": model,
+            "tp": tensor,
+            "environment": typed["environment"],
+            "port": str(ports.USUAL + number),
+        }
         plan, root = _planned(console, options, "", cli)
         backends.append(backend.of_plan(plan))
     assert root is not None

@@ -224,6 +224,8 @@ def serve_unit(
         kind="llama-swap, litellm or nginx",
         server="a server that runs (repeatable; default: all)",
         model="a model's folder, for llama-swap (repeatable)",
+        tp="cards that share each layer of a model; with commas one for each "
+        "(default: as its record says, else 2)",
         environment=_SERVER["environment"],
         name="names the files",
         host=_SERVER["host"],
@@ -242,6 +244,7 @@ def serve_router(
     server: list[str],
     model: list[str],
     kind: str = "",
+    tp: str = "",
     environment: str = "",
     name: str = "",
     host: str = "",
