@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from tools.rig.base.errors import StepFailed
 from tools.rig.builds import cmake_cache
 
 CACHE = (
@@ -78,3 +81,27 @@ def test_moved(tmp_path: Path, line: str) -> None:
         said = refresh(**{line: other})
         assert said == [f"temp.linux was configured for {other}: anew"]
         assert not (folder / "CMakeCache.txt").exists()
+
+
+def test_odd_names(tmp_path: Path) -> None:
+    """A place keeps its bytes, whatever the locale takes them for."""
+    checkout = tmp_path / os.fsdecode(b"caf\xe9 \xe4\xb8\xad")
+    folder = checkout / "build" / "temp.linux"
+    folder.mkdir(parents=True)
+    line = f"CMAKE_CACHEFILE_DIR:INTERNAL={folder}\n"
+    (folder / "CMakeCache.txt").write_bytes(os.fsencode(line))
+    assert cmake_cache.refresh(checkout, {}) == []
+
+
+def test_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that must go and stays stops the build: it would be configured wrong."""
+    folder = tmp_path / "build" / "temp.linux"
+    folder.mkdir(parents=True)
+    (folder / "CMakeCache.txt").write_text(CACHE)
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StepFailed, match=r"cannot write .*CMakeCache\.txt"):
+        cmake_cache.refresh(tmp_path, {**SAME, "CUDACXX": "/other/nvcc"})

@@ -12,20 +12,16 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("asked", "available", "cores", "count", "why"),
+    ("available", "cores", "count"),
     [
-        (7, 1 * GIB, 2, 7, "MAX_JOBS says so"),
-        (None, None, 64, 1, "the memory of this machine is unknown"),
-        (None, 23 * GIB, 16, 5, "23 GiB of memory at 4 GiB a compile"),
-        (None, 3 * GIB, 16, 1, "3 GiB of memory at 4 GiB a compile"),
-        (None, 0, 16, 1, "0 GiB of memory at 4 GiB a compile"),
-        (None, 64 * GIB, 16, 16, "16 cores"),
-        (None, 512 * GIB, 16, 16, "16 cores"),
-        (None, 1 * GIB, 1, 1, "1 cores"),
+        (23 * GIB, 16, 5),
+        (3 * GIB, 16, 1),
+        (0, 16, 1),
+        (64 * GIB, 16, 16),
+        (512 * GIB, 16, 16),
+        (1 * GIB, 1, 1),
     ],
 )
-def test_table(
-    asked: int | None, available: int | None, cores: int, count: int, why: str
-) -> None:
-    """What the user wants, else what memory allows, at most the cores."""
-    assert jobs.plan(asked, "MAX_JOBS", available, cores, 4) == jobs.Jobs(count, why)
+def test_table(available: int, cores: int, count: int) -> None:
+    """What memory allows, at most the cores, and one in any case."""
+    assert jobs.fitting(available, cores, 4) == count

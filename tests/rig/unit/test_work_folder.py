@@ -197,6 +197,21 @@ class TestTidy:
         bench.lay_out()
         assert [p.name for p in bench.temp.iterdir()] == ["whole.o"]
 
+    def test_odd_objects(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A link that leads nowhere is left; what cannot be removed is named."""
+        bench.lay_out()
+        (bench.temp / "a.o").symlink_to("nowhere")
+        bench.lay_out()
+        assert (bench.temp / "a.o").is_symlink()
+        (bench.temp / "b.o").touch()
+
+        def refuse(path: Path, missing_ok: bool = False) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+        monkeypatch.setattr(Path, "unlink", refuse)
+        with pytest.raises(StepFailed, match=r"cannot write .*b\.o: Operation not"):
+            bench.lay_out()
+
     def test_files_that_left(self, bench: Bench) -> None:
         """A file that is no more in the checkout goes into no wheel; libraries stay."""
         bench.lay_out()

@@ -118,6 +118,9 @@ class Child:
         mark = f"RIG_COMPILE={self._ident}" if self._cache == "sccache" else ""
         use = Use(pid, mark)
         self._follow(pid, woken, use, ended)
+        # from here on its number may be another process's, and no signal goes there
+        child, pid = pid, 0
+        _reap(child, ended)
         _restore(kept, woken, wake)
         ended.cache = self._hit_or_miss(use, ended.code)
         ended.killed = ended.code in _KILLED or (ended.code != 0 and self._say_killed())
@@ -147,15 +150,14 @@ class Child:
         self._said = -1
 
     def _follow(self, pid: int, woken: int, use: Use, ended: Ended) -> None:
-        """Measure until the end."""
+        """Measure until the end; it is not collected, so that its number stays its."""
         import select
 
         poll = select.poll()
         poll.register(woken, select.POLLIN)
         looks = [ended.started + after for after in _FIRST_LOOKS_S]
         while True:
-            gone, status, usage = os.wait4(pid, os.WNOHANG)
-            if gone:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
             now = time.monotonic()
             if now >= looks[0]:
@@ -169,9 +171,6 @@ class Child:
             except BlockingIOError:
                 continue
         ended.seconds = time.monotonic() - ended.started
-        ended.code = os.waitstatus_to_exitcode(status)
-        # the kernel's mark, in KiB, of the largest process that was waited for
-        ended.curve.close(ended.seconds, usage.ru_maxrss * 1024)
 
     def _spawn(self) -> int:
         actions: list[tuple[int, ...]] = []
@@ -218,6 +217,14 @@ class Child:
         # the preprocessor also runs for a hit; what makes code of it does not, and
         # takes so long that it cannot have been overlooked
         return "miss" if use.names & {"cicc", "ptxas"} else "hit"
+
+
+def _reap(pid: int, ended: Ended) -> None:
+    """Take in how a child that has ended did so."""
+    _, status, usage = os.wait4(pid, 0)
+    ended.code = os.waitstatus_to_exitcode(status)
+    # the kernel's mark, in KiB, of the largest process that was waited for
+    ended.curve.close(ended.seconds, usage.ru_maxrss * 1024)
 
 
 def _append(file: str, text: bytes) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import regex as re
 
+from tools.rig.base.errors import unwritable
+
 _ENTRY = re.compile(r"^(CMAKE_(?:CUDA|CXX)_COMPILER):\w+=(.+)$", re.MULTILINE)
 _PLACE = re.compile(
     r"^(CMAKE_CACHEFILE_DIR|CMAKE_HOME_DIRECTORY):\w+=(.+)$", re.MULTILINE
@@ -81,14 +83,24 @@ def refresh(checkout: Path, env: Mapping[str, str]) -> list[str]:
     """Forget caches of other compilers or places; return one line for each folder.
 
     Only the cache and CMake's own notes on the compilers go, as ``cmake --fresh`` does.
+
+    Raises
+    ------
+    StepFailed
+        When one that must go cannot be read or removed.
     """
     said = []
     for cache in sorted(checkout.glob("build/temp*/CMakeCache.txt")):
-        text = cache.read_text(errors="replace")
-        other = moved(text, cache.parent, checkout) or foreign(text, env)
+        try:
+            # paths in it keep their bytes, whatever the locale
+            text = cache.read_text(encoding="utf-8", errors="surrogateescape")
+            other = moved(text, cache.parent, checkout) or foreign(text, env)
+            if other:
+                for notes in (cache.parent / "CMakeFiles").glob("[0-9]*.[0-9]*"):
+                    shutil.rmtree(notes)
+                cache.unlink()
+        except OSError as exc:
+            raise unwritable(cache, exc) from exc
         if other:
-            for notes in (cache.parent / "CMakeFiles").glob("[0-9]*.[0-9]*"):
-                shutil.rmtree(notes)
-            cache.unlink()
             said.append(f"{cache.parent.name} was configured for {other}: anew")
     return said

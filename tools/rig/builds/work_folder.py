@@ -142,7 +142,7 @@ def lay_out(work: WorkFolder, root: StateRoot) -> list[str]:
     Raises
     ------
     StepFailed
-        When the state root cannot be written.
+        When the state root cannot be written, or somebody else's file is in the way.
     """
     for folder in (root.path / WORK, work.home.parent, work.home):
         root.make(folder)
@@ -161,7 +161,10 @@ def lay_out(work: WorkFolder, root: StateRoot) -> list[str]:
             said += _adopt(link, target, below)
         except OSError as exc:
             said.append(f"{link} stays in the checkout: {exc.strerror}")
-    _tidy(work)
+    try:
+        _tidy(work)
+    except OSError as exc:
+        raise unwritable(Path(exc.filename or work.home), exc) from exc
     return said
 
 
@@ -245,7 +248,7 @@ def _tidy_objects(folder: Path) -> None:
         if path.name == "lock" and (path.parent / "build.ninja").exists():
             # torch waits for ever for the holder of such a file
             path.unlink()
-        elif path.suffix == ".o" and not path.stat().st_size:
+        elif path.suffix == ".o" and not path.lstat().st_size:
             # after a power cut; ninja trusts the date
             path.unlink()
 

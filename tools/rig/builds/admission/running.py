@@ -130,13 +130,6 @@ class Running:
         good.sort(key=lambda k: (round(miss[k], 6), abs(math.log(k))))
         return {k: self._fits[k] for k in good}
 
-    def remaining_s(self) -> float:
-        """Return the seconds that it will probably still run."""
-        speeds = list(self.believed())
-        if not speeds:
-            return 0.1 * self.elapsed_s
-        return self.curve.duration * sum(speeds) / len(speeds) - self.elapsed_s
-
     def outlook(self, step: float) -> Outlook:
         """Return what it will hold from now on; made once for each look at it."""
         if self._outlook is None or self._outlook[0] != step:

@@ -36,7 +36,7 @@ def memory(facts: Facts) -> Outcome:
             measured=measured,
         )
     each = facts.profile.gib_per_job
-    fit = jobs.plan(None, "", have.usable, cores.usable, each).count
+    fit = jobs.fitting(have.usable, cores.usable, each)
     asked = facts.settings.jobs
     if asked and asked * per_job > have.usable:
         return Outcome(
