@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,15 @@ class TestExitCode:
         code, said = typed(ready, *words)
         assert code == 2, said
         assert "hint: " in said and "Traceback" not in said
+
+    @pytest.mark.parametrize("program", [NOX, SCRIPT])
+    def test_a_folder_that_was_removed(self, tmp_path: Path, program: str) -> None:
+        """A current folder that is gone is said to be so, before anything is made."""
+        (tmp_path / "away").mkdir()
+        words = f"cd {shlex.quote(str(tmp_path))}/away && rmdir ../away && {program} -l"
+        got = subprocess.run(["sh", "-c", words], text=True, capture_output=True)
+        assert got.returncode == 2, got.stderr
+        assert "the current folder does not exist any more" in got.stderr
 
     def test_cannot(self, ready: Workshop, tmp_path: Path) -> None:
         """A CUDA_HOME with CUDA 13 alone ends with 3, and says what to change."""

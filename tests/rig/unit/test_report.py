@@ -212,16 +212,34 @@ class TestCrashes:
         assert "ZeroDivisionError" in screen.getvalue()
 
     def test_folder_gone(
-        self, console: Console, monkeypatch: pytest.MonkeyPatch
+        self, console: Console, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """A current folder that was deleted is no second crash."""
+        """A current folder that is deleted meanwhile is no second crash."""
+        (tmp_path / "away").mkdir()
+        monkeypatch.chdir(tmp_path / "away")
 
-        def gone() -> str:
-            raise FileNotFoundError(2, "No such file or directory")
+        def removed(console: Console) -> None:
+            (tmp_path / "away").rmdir()
+            crash(console)
 
-        monkeypatch.setattr(os, "getcwd", gone)
-        assert run_command(crash, console=console) == 1
+        assert run_command(removed, console=console) == 1
         assert "folder: gone" in reports()[0].read_text()
+
+    def test_no_folder_to_begin_in(
+        self,
+        console: Console,
+        screen: io.StringIO,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """A current folder that was replaced under us is told, and no crash."""
+        (tmp_path / "away").mkdir()
+        monkeypatch.chdir(tmp_path / "away")
+        (tmp_path / "away").rmdir()
+        assert run_command(crash, console=console) == 2
+        assert "does not exist any more" in screen.getvalue()
+        assert 'cd "$PWD"' in screen.getvalue()
+        assert not reports()
 
     def test_folder_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A relative XDG_STATE_HOME counts as none."""

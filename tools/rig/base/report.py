@@ -25,7 +25,7 @@ from typing import Any
 
 from tools.rig.base import redact, streams
 from tools.rig.base.console import Console, print_json
-from tools.rig.base.errors import ExitCode, Interrupted, RigError
+from tools.rig.base.errors import ExitCode, Interrupted, RigError, UsageError
 from tools.rig.base.tree import signals_as_interrupts
 
 LOOK_S = 0.5
@@ -72,6 +72,7 @@ def _ended(body: Callable[[Console], Any], console: Console, as_json: bool) -> i
     try:
         with signals_as_interrupts():
             watch_parent()
+            _stand_somewhere()
             result = body(console)
             code = int(getattr(result, "exit_code", ExitCode.OK))
             data = _data(result) if as_json else None
@@ -82,6 +83,24 @@ def _ended(body: Callable[[Console], Any], console: Console, as_json: bool) -> i
     if as_json and not _given(data, console):
         return int(ExitCode.FAILED)
     return code
+
+
+def _stand_somewhere() -> None:
+    """Refuse to work in a folder that was removed or put elsewhere under us.
+
+    Raises
+    ------
+    UsageError
+        With the way out.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "the current folder does not exist any more",
+            usual="It was removed, or replaced by another one of that name.",
+            hint='cd "$PWD", or to the checkout',
+        ) from None
 
 
 def watch_parent(
