@@ -155,8 +155,19 @@ def test_program_that_systemd_would_not_take() -> None:
 
 def test_tmp_stays_where_it_is_needed() -> None:
     """A unit whose files lie in /tmp keeps the machine's own."""
-    assert "PrivateTmp=yes" in Sandbox().lines()
-    assert "PrivateTmp=yes" not in Sandbox(read=(Path("/tmp/model"),)).lines()
+    root = Path("/srv/rig")
+    own = Sandbox(writable=(root,)).lines()
+    assert "PrivateTmp=yes" in own
+    assert "ReadWritePaths=/srv/rig" in own
+    machines = Sandbox(writable=(root,), read=(Path("/tmp/model"),)).lines()
+    assert "PrivateTmp=yes" not in machines
+    # Python ends where there is no temporary folder to write to
+    assert "ReadWritePaths=/srv/rig /tmp /var/tmp" in machines
+
+
+def test_a_size_in_percent() -> None:
+    """Mount options are no place where systemd reads ``%%`` as ``%``."""
+    assert "TemporaryFileSystem=/dev/shm:mode=1777,size=50%" in Sandbox().lines()
 
 
 class Machine:

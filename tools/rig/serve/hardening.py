@@ -112,10 +112,14 @@ class Sandbox:
         lines += _NAMESPACES.splitlines()
         if self.user:
             lines.append("PrivateUsers=yes")
-        if not any(_is_temporary(path) for path in (*self.writable, *self.read)):
+        writable = [*self.writable]
+        if any(_is_temporary(path) for path in (*self.writable, *self.read)):
+            # all else may only be read, and without a temporary folder Python ends
+            writable += [top for top in _TEMPORARY if top not in writable]
+        else:
             lines.append("PrivateTmp=yes")
-        if self.writable:
-            lines.append(f"ReadWritePaths={words(map(os.fspath, self.writable))}")
+        if writable:
+            lines.append(f"ReadWritePaths={words(map(os.fspath, writable))}")
         return lines if self.user else [*lines, *self._of_the_system()]
 
     def _of_the_system(self) -> list[str]:
@@ -124,7 +128,8 @@ class Sandbox:
         if self.cards:
             lines.append("DeviceAllow=char-nvidia* rw")
         if self.own_shm:
-            lines.append("TemporaryFileSystem=/dev/shm:mode=1777,size=50%%")
+            # mount options are handed on as they are: a doubled % would stay doubled
+            lines.append("TemporaryFileSystem=/dev/shm:mode=1777,size=50%")
         if self.loopback:
             lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
         return lines
