@@ -286,7 +286,7 @@ class TestSomebodyElse:
         shop.run(argv, PYTHONPATH=str(HERE))
         got = shop.invoke("venv-local")
         assert got.returncode == 0, got.stderr
-        assert "a build that died held the lock" in got.stderr
+        assert "a command that died held the lock" in got.stderr
 
     def test_living_holder(self, shop: Workshop) -> None:
         """A holder that lives is named with pid and command."""

@@ -141,7 +141,9 @@ class TestLease:
         """Another host's lease blocks with that host's name, and stays."""
         path = lease.places(checkout)[0]
         path.write_text(dumped(foreign()))
-        with pytest.raises(InUseError, match="on another host, nas-user-2") as caught:
+        with pytest.raises(
+            InUseError, match="another host, nas-user-2, builds"
+        ) as caught:
             Lease(checkout, ours()).take()
         assert caught.value.code == ExitCode.IN_USE
         assert str(path) in caught.value.hint
@@ -246,7 +248,7 @@ class TestLock:
         """A holder that left no name is still respected."""
         with (
             filelock.FileLock(lock_path(tmp_path / "venv")),
-            pytest.raises(InUseError, match="another build holds") as caught,
+            pytest.raises(InUseError, match="another command holds") as caught,
             BuildLock(tmp_path / "venv", None, "second"),
         ):
             raise AssertionError
@@ -283,7 +285,7 @@ class TestLock:
         with BuildLock(tmp_path / "venv", None, "next", console=Console(out)) as held:
             assert held.taken_over is not None
             assert held.taken_over.token == old.token
-        assert "a build that died held the lock: PID" in out.getvalue()
+        assert "a command that died held the lock: PID" in out.getvalue()
 
     def test_stale_lease_is_told(self, tmp_path: Path, checkout: Path) -> None:
         """A lease left by a dead build counts as taken over as well."""

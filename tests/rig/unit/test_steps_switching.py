@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
@@ -17,8 +18,9 @@ import pytest
 
 from tests.rig.support.fakescene import Stage, report, scene
 from tools.rig.base.console import Console
-from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.errors import InUseError, StepFailed, UsageError
 from tools.rig.builds import generations, record
+from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
 from tools.rig.host import processes
@@ -200,6 +202,27 @@ class TestActivate:
             play.activate("x")
         with pytest.raises(UsageError, match="in force already"):
             play.activate(only)
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_in_use(self, play: Play, force: bool) -> None:
+        """Who is in the way is named in words of switching, forced or not."""
+        first, second = play.build()["id"], play.build()["id"]
+
+        def guard(*args: Any, **how: Any) -> ScanResult:
+            return gate.guard(*args, **how, look=lambda targets: ALICE)
+
+        play.out.truncate(0)
+        with contextlib.ExitStack() as stack:
+            if not force:
+                caught = stack.enter_context(pytest.raises(InUseError))
+            activate.activate(play.console, play.at, "", Wish(force=force), guard=guard)
+        said = play.out.getvalue()
+        if not force:
+            said += "\n".join(caught.value.lines())
+            assert f"{first} is not switched on: stop them first" in said
+        assert play.active == (first if force else second)
+        assert "87221 vllm serve" in said
+        assert "build" not in said.replace("activate --build", "")
 
     def test_unproved(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         """One that was never proved is proved once it is in force, or goes again."""

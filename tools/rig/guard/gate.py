@@ -37,6 +37,8 @@ class InUse(InUseError):
         What to do about it.
     hint
         A command to type.
+    who
+        Who says so; empty where nothing is built.
     """
 
     def __init__(
@@ -45,11 +47,11 @@ class InUse(InUseError):
         found: ScanResult,
         instead: str = "stop them first, or set ONECAT_FORCE=1 to build anyway",
         hint: str = _LOOK,
+        who: str = "rebuild-sm70-v100: ",
     ) -> None:
         self.found = found
         super().__init__(
-            f"rebuild-sm70-v100: the above process(es) are running from {venv}; "
-            f"{instead}",
+            f"{who}the above process(es) are running from {venv}; {instead}",
             details=process_lines(found),
             hint=hint,
         )

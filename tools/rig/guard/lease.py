@@ -221,22 +221,22 @@ def holder_at(checkout: Path) -> Holder | None:
 def _busy(path: Path, found: Holder | None) -> InUseError:
     if found is None:
         return InUseError(
-            f"the checkout may be building elsewhere: cannot read {path}",
-            usual="Such a file names the host that builds; this one is broken or new.",
-            hint=f"rm '{path}'   # when no host builds this checkout",
+            f"the checkout may be in use elsewhere: cannot read {path}",
+            usual="Such a file names who works on it; this one is broken or new.",
+            hint=f"rm '{path}'   # when no host works on this checkout",
         )
     if found.same_boot:
         return InUseError(
-            "the checkout is being built by another process of this machine",
+            "another process of this machine builds or switches the checkout",
             details=[str(found)],
             usual="It may use another environment, but it writes the same libraries.",
             hint=f"ps -o pid,user,lstart,args -p {found.pid}",
         )
     return InUseError(
-        f"the checkout is being built on another host, {found.host}",
+        f"another host, {found.host}, builds or switches the checkout",
         details=[str(found)],
-        usual=f"{path} says so. This host cannot see whether that build still runs.",
-        hint=f"rm '{path}'   # only when {found.host} is not building any more",
+        usual=f"{path} says so. This host cannot see whether that still runs.",
+        hint=f"rm '{path}'   # only when {found.host} is done with it",
     )
 
 

@@ -120,7 +120,7 @@ class BuildLock:
             raise
         if self.taken_over is not None and self._console is not None:
             self._console.mark(
-                "warn", f"a build that died held the lock: {self.taken_over}"
+                "warn", f"a command that died held the lock: {self.taken_over}"
             )
         return self
 
@@ -217,12 +217,12 @@ class BuildLock:
         found = self._holder()
         if found is None:
             return InUseError(
-                f"another build holds the lock of {self.venv}",
+                f"another command holds the lock of {self.venv}",
                 usual="It did not leave its name.",
                 hint=f"fuser -v '{self.path}'",
             )
         return InUseError(
-            f"another build holds the lock of {self.venv}",
+            f"another command holds the lock of {self.venv}",
             details=[str(found)],
             usual="Wait until it is done. ONECAT_FORCE=1 does not override a lock.",
             hint=f"ps -o pid,user,lstart,args -p {found.pid}",

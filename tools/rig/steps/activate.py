@@ -97,6 +97,7 @@ def activate(
             head=at,
             proved=owed,
             patience=here.patience,
+            fresh=False,
             guard=guard,
         )
     if not to.mode:

@@ -46,6 +46,7 @@ def switch_on(
     head: str,
     proved: Callable[[], Any] | None = None,
     patience: float = 0.0,
+    fresh: bool = True,
     guard: Callable[..., Any] = gate.guard,
 ) -> tuple[Switched, list[str]]:
     """Switch to a generation; return what was done and over whom.
@@ -66,6 +67,8 @@ def switch_on(
         Called after the switch; what it raises takes the switch back.
     patience
         Seconds to wait for those who are about to leave.
+    fresh
+        Whether it was just made, and not brought back.
     guard
         A seam for tests.
 
@@ -87,7 +90,7 @@ def switch_on(
         try:
             seen = guard(console, old, checkout, force=wish.force, patience=seconds)
         except InUse as exc:
-            raise _kept(exc, old, to) from exc
+            raise _kept(exc, old, to, fresh) from exc
         over[:] = gate.process_lines(seen) if wish.force else []
 
     look(math.inf if wish.when_free else patience)
@@ -112,13 +115,15 @@ def switch_on(
     return done, over
 
 
-def _kept(seen: InUse, old: Path, to: Generation) -> InUseError:
+def _kept(seen: InUse, old: Path, to: Generation, fresh: bool) -> InUseError:
+    what = f"the build {to.id} is kept and" if fresh else f"{to.id} is"
     return InUse(
         old,
         seen.found,
-        f"the build {to.id} is kept and not switched on: stop them first, or set "
-        "ONECAT_FORCE=1 to switch anyway",
+        f"{what} not switched on: stop them first, or set ONECAT_FORCE=1 to switch "
+        "anyway",
         f"invoke activate --build {to.id} --when-free",
+        *(() if fresh else ("",)),
     )
 
 
