@@ -78,6 +78,12 @@ def test_words_of_a_file_are_looked_at(desk: Desk) -> None:
     assert "no bfloat16" in planned.problems[0].what
     assert planned.plan.rest == ("--port", "9002", "--config", str(file))
     assert "--config" not in words(planned)
+    ours = {"host": "127.0.0.1", "port": 9003, "tensor": 2, "from_file": told}
+    planned = desk.plan(**ours, file=file)
+    assert (planned.plan.host, planned.plan.port) == ("127.0.0.1", 9003)
+    assert planned.plan.tensor == 2
+    assert words(planned).count("--tensor-parallel-size") == 1
+    assert "-tp=1" not in words(planned)
     secret = desk.plan(from_file=("--api-key=hidden",), file=file).usage[0]
     assert "--api-key is not for here" in secret.what and "hidden" not in secret.what
     trust = desk.plan(from_file=("--trust-remote-code",), file=file)

@@ -26,6 +26,7 @@ from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.presets import Preset
 from tools.rig.serve.volta import Chosen, Rule
 
+HOST = "127.0.0.1"
 TENSOR = 2
 DRAIN_S = 0
 """As vLLM's own default. ``serve-stop --drain`` waits for requests all the same; a time
@@ -37,7 +38,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Wish:
-    """What people ask for, typed; None and empty words are left to us.
+    """What people ask for, typed; None, 0 and empty words are left to us.
 
     ``environment`` is the folder that has ``bin/python`` in it; ``cards`` are indexes
     with commas; ``drain_s`` are seconds; ``rest`` are the words behind ``--``, and
@@ -50,8 +51,8 @@ class Wish:
     pipeline: int | None = None
     name: str = ""
     served_name: str = ""
-    host: str = "127.0.0.1"
-    port: int = ports.USUAL
+    host: str = ""
+    port: int = 0
     cards: str = ""
     presets: tuple[Preset, ...] = ()
     api_key_file: Path | None = None
@@ -111,8 +112,9 @@ def plan(
         for problem in (*in_file.problems, *safe.refused(in_file))
     ]
     usage += [*typed.problems, *safe.refused(typed)]
+    typed, in_file = layers.absolute(typed, cwd), layers.absolute(in_file, cwd)
     rest = layers.merged([in_file, typed])
-    tensor, pipeline, others = _ranks(wish, rest)
+    tensor, pipeline, others = _ranks(wish, typed, in_file)
     chosen = Chosen()
     if parser.device != "cpu":
         visible = env.get("CUDA_VISIBLE_DEVICES", "")
@@ -125,10 +127,10 @@ def plan(
     ruled = volta.rules(parser, gpus, chosen.indexes, volta=is_volta, mla=mla)
     by_rule = [flags.read(parser, rule.words) for rule in ruled]
     by_preset = [layers.of_preset(parser, one, limit) for one in wish.presets]
-    ours = flags.read(parser, _own_words(wish, parser, tensor, pipeline))
-    options = layers.merged(
-        [*by_rule, *(read for read, _ in by_preset), ours, layers.absolute(rest, cwd)]
-    )
+    usual = flags.read(parser, _usual_words(wish, tensor, pipeline))
+    ours = flags.read(parser, _own_words(wish, parser))
+    presets_ = [read for read, _ in by_preset]
+    options = layers.merged([*by_rule, *presets_, usual, in_file, ours, typed])
     notes = [
         rule.note
         for rule, read in zip(ruled, by_rule, strict=True)
@@ -138,8 +140,8 @@ def plan(
     notes += _about(rest)
     if wish.drain_s and not parser.has("--shutdown-timeout"):
         notes.append(f"vLLM {parser.version} aborts requests when it is stopped")
-    host = _value(options, "host", wish.host)
-    port = _number(_value(options, "port", str(wish.port)), wish.port)
+    host = _value(options, "host", HOST)
+    port = _number(_value(options, "port", ""), ports.USUAL)
     no_port = ports.outside(port)
     usage += [no_port] if no_port else []
     wrong, more = safe.open_to_others(
@@ -173,7 +175,7 @@ def plan(
         log=root.path / "servers" / f"{name}.log",
         drain_s=_number(_value(options, "shutdown_timeout", "0"), 0),
         notes=tuple(notes),
-        rest=_again(wish, layers.absolute(typed, cwd)),
+        rest=_again(wish, typed),
     )
     problems = (*chosen.problems, *_hardware(wish, chosen))
     if is_volta:
@@ -181,26 +183,45 @@ def plan(
     return Planned(made, options, chosen, is_volta, tuple(usage), problems)
 
 
-def _ranks(wish: Wish, rest: Read) -> tuple[int, int, int]:
+def _ranks(wish: Wish, typed: Read, in_file: Read) -> tuple[int, int, int]:
     """Return ranks of tensor, pipeline and data parallelism."""
+
+    def number(dest: str, ours: int | None, other: int) -> int:
+        found = _number(_value(in_file, dest, ""), 0) or other
+        return _number(_value(typed, dest, ""), 0) or ours or found
+
     hardware = next((p.cards for p in wish.presets if p.cards), 0)
-    pipeline = wish.pipeline or 1
-    tensor = wish.tensor or (max(1, hardware // pipeline) if hardware else TENSOR)
+    pipeline = number("pipeline_parallel_size", wish.pipeline, 1)
+    tensor = max(1, hardware // pipeline) if hardware else TENSOR
     return (
-        _number(_value(rest, "tensor_parallel_size", str(tensor)), tensor),
-        _number(_value(rest, "pipeline_parallel_size", str(pipeline)), pipeline),
-        _number(_value(rest, "data_parallel_size", "1"), 1),
+        number("tensor_parallel_size", wish.tensor, tensor),
+        pipeline,
+        number("data_parallel_size", None, 1),
     )
 
 
-def _own_words(wish: Wish, parser: Parser, tensor: int, pipeline: int) -> list[str]:
-    words = ["--host", wish.host, "--port", str(wish.port)]
+def _usual_words(wish: Wish, tensor: int, pipeline: int) -> list[str]:
+    """Return what a server is given where nobody says otherwise."""
+    words = ["--host", HOST, "--port", str(ports.USUAL)]
     # a name that begins with a dash would be taken for an option
-    words.append(f"--served-model-name={wish.served_name or _folder_name(wish.model)}")
+    words.append(f"--served-model-name={_folder_name(wish.model)}")
     if tensor > 1:
         words += ["--tensor-parallel-size", str(tensor)]
     if pipeline > 1:
         words += ["--pipeline-parallel-size", str(pipeline)]
+    return words
+
+
+def _own_words(wish: Wish, parser: Parser) -> list[str]:
+    words = []
+    for flag, value in (
+        ("--host", wish.host),
+        ("--port", wish.port),
+        ("--served-model-name", wish.served_name),
+        ("--tensor-parallel-size", wish.tensor),
+        ("--pipeline-parallel-size", wish.pipeline),
+    ):
+        words += [f"{flag}={value}"] if value else []
     if wish.drain_s and parser.has("--shutdown-timeout"):
         words += ["--shutdown-timeout", str(wish.drain_s)]
     return words
