@@ -109,6 +109,40 @@ def test_watch_that_nobody_reads(desk: Desk, how: str) -> None:
             assert b"Traceback" not in proc.stderr.read()
 
 
+_LOGS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from tools.rig.base.report import run_command
+from tools.rig.base.state import StateRoot
+from tools.rig.steps.serve_logs import serve_logs
+root = StateRoot(Path(sys.argv[2]))
+follow = sys.argv[3] == "follow"
+sys.exit(run_command(lambda c: serve_logs(root, "one", follow=follow, lines=10**6)))
+"""
+
+
+@pytest.mark.parametrize("how", ["once", "follow"])
+def test_logs_that_nobody_reads(desk: Desk, how: str) -> None:
+    """A reader that has seen enough ends it, also while the server says nothing."""
+    plan = desk.plan()
+    desk.serve(plan)
+    if how == "once":
+        # more than a pipe holds
+        plan.log.write_text("a line of the log\n" * 20_000)
+    repository = Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", _LOGS, repository, desk.root.path, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as proc:
+        assert proc.stdout is not None and proc.stderr is not None
+        assert proc.stdout.readline()
+        proc.stdout.close()
+        assert proc.wait(20) == ExitCode.OK
+        assert proc.stderr.read() == b""
+
+
 def test_a_broken_record_is_one_more_to_choose_from(desk: Desk) -> None:
     """Without a name nothing is stopped while a record cannot be read."""
     file = records.path_of(desk.root, "two")

@@ -51,7 +51,7 @@ def test_the_least_is_the_least(tmp_path: Path) -> None:
     """A hundredth less than the least no longer holds one context."""
     one = tenant(tmp_path, "small")
     least = shares.plan([one]).least["small"]
-    less = Options(MEMORY, utilisation=least - shares.STEP)
+    less = Options(MEMORY, utilisation=least - 0.01)
     tight = capacity.plan(one.model, less)
     assert tight.cards[0].kv <= 0 or tight.longest < 4096
 

@@ -24,6 +24,7 @@ from tools.rig.base.state import StateRoot
 from tools.rig.host.gpu import Gpus
 from tools.rig.serve import life, look, members, stop
 from tools.rig.serve import record as records
+from tools.rig.serve.metrics import Counters
 from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.states import State
 from tools.rig.steps.serve_stop import serve_stop
@@ -68,6 +69,31 @@ def test_drain_of_a_busy_server(desk: Desk) -> None:
     assert time.monotonic() - start > 1.0
     assert not gone.drained
     assert "waiting for 3 request(s)" in desk.said.getvalue()
+
+
+def test_drain_of_a_server_that_tells_late(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counters that cannot be read for a moment are no reason to lose requests."""
+    desk.serve(desk.plan())
+    real, calls = stop.metrics.read, []
+
+    def late(record: ServerRecord) -> Counters | None:
+        calls.append(time.monotonic())
+        return None if len(calls) < 3 else real(record)
+
+    monkeypatch.setattr(stop.metrics, "read", late)
+    assert serve_stop(desk.console, desk.root, drain=30).drained
+    assert len(calls) > 3 and calls[-1] - calls[0] < 20
+    assert "how many requests run is not told" in desk.said.getvalue()
+
+
+def test_drain_of_a_server_that_never_tells(desk: Desk) -> None:
+    """One without counters gets the whole time, since requests may run."""
+    desk.serve(desk.plan("mute"))
+    start = time.monotonic()
+    assert not serve_stop(desk.console, desk.root, drain=1.0).drained
+    assert time.monotonic() - start >= 1.0
 
 
 def test_drained_only_when_asked_and_seen(desk: Desk) -> None:

@@ -296,10 +296,11 @@ def test_options_are_typed_again(tmp_path: Path) -> None:
         "text_only": False,
         "preset": ["a", "b"],
         "api_key_file": None,
+        "served_name": "-m",
     }
     assert step.typed(given, tmp_path) == [
         *("--model", f"{tmp_path}/qwen", "--tp", "2", "--insecure"),
-        *("--preset", "a", "--preset", "b"),
+        *("--preset", "a", "--preset", "b", "--served-name=-m"),
     ]
 
 

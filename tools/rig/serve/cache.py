@@ -240,7 +240,7 @@ def _widened(spec: Spec, page: int, notes: list[str]) -> Spec:
     return replace(spec, page=page)
 
 
-def of_layers(shape: Shape, counts: Sequence[int], stage: int) -> range:
+def of_layers(counts: Sequence[int], stage: int) -> range:
     """Return the layers of one stage of a pipeline."""
     begin = sum(counts[:stage])
     return range(begin, begin + counts[stage])

@@ -165,7 +165,7 @@ def plan(model: ModelFolder, options: Options) -> Capacity:
     given = int(options.memory * options.utilisation)
     cards = []
     for stage, one in enumerate(held):
-        layout = cache.lay_out(shape, rules, cache.of_layers(shape, parts, stage))
+        layout = cache.lay_out(shape, rules, cache.of_layers(parts, stage))
         beside = overhead.estimate(
             shape,
             tensor=options.tensor,

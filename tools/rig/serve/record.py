@@ -150,7 +150,8 @@ def path_of(root: StateRoot, name: str) -> Path:
     UsageError
         When the name cannot be the name of a file.
     """
-    if not name or name.startswith(".") or "/" in name or "\n" in name:
+    # with a dash in front it could not be typed behind --name
+    if not name or name[0] in ".-" or "/" in name or "\n" in name:
         raise UsageError(
             f"a server cannot be called {name!r}",
             hint="choose letters, digits, dots and dashes: --name qwen",

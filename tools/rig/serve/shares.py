@@ -16,10 +16,8 @@ from tools.rig.serve import capacity
 from tools.rig.serve.capacity import Capacity, Options
 from tools.rig.serve.folder import ModelFolder
 
-STEP = 0.01
-"""Shares are counted in hundredths."""
-
 _CENT = 100
+"""Shares are counted in hundredths."""
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import sys
-import time
 from pathlib import Path
 from typing import TextIO
 
-from tools.rig.base import redact
+from tools.rig.base import reader, redact
 from tools.rig.base.errors import StepFailed, UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.serve import members
@@ -35,7 +35,7 @@ def serve_logs(
 ) -> None:
     """Print the end of a log; follow it across rotations until the server ends.
 
-    The log of a server that is gone is there as well.
+    A reader that leaves ends it too. The log of a server that is gone is there as well.
 
     Parameters
     ----------
@@ -61,13 +61,14 @@ def serve_logs(
         kept.extend(new)
     if not kept and not log.exists():
         raise StepFailed(f"there is no log {log}", hint="invoke serve-status")
-    _write(sink, kept)
-    while follow and record is not None:
-        there = members.of(record)
-        _write(sink, follower.lines())
-        if not there:
-            return
-        time.sleep(_LOOK_S)
+    # a pipe whose reader has seen enough is the end, and no fault
+    with contextlib.suppress(BrokenPipeError):
+        _write(sink, kept)
+        while follow and record is not None:
+            there = members.of(record)
+            _write(sink, follower.lines())
+            if not there or not reader.stays(sink, _LOOK_S):
+                return
 
 
 def _find(root: StateRoot, name: str) -> tuple[ServerRecord | None, Path]:

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import itertools
-import select
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
+from tools.rig.base import reader
 from tools.rig.base.console import Console, duration, print_json, size, table
 from tools.rig.base.errors import ExitCode
 from tools.rig.base.state import StateRoot
@@ -94,22 +94,13 @@ def serve_status(
 
 def _passed_on(report: Report, console: Console, as_json: bool, wait_s: float) -> bool:
     """Print a look for programs, wait for the next, and say whether somebody reads."""
-    reader: TextIO | None = console.stream
-    if as_json:
-        reader = sys.stdout
-        try:
-            print_json(report.to_json(), indent=None)
-        except OSError:
-            return False
-    hung_up = select.poll()
+    if not as_json:
+        return reader.stays(console.stream, wait_s)
     try:
-        assert reader is not None
-        hung_up.register(reader.fileno(), 0)
-    except (OSError, ValueError):
-        # no file behind it: nobody can leave it
-        time.sleep(wait_s)
-        return True
-    return not hung_up.poll(wait_s * 1000)
+        print_json(report.to_json(), indent=None)
+    except OSError:
+        return False
+    return reader.stays(sys.stdout, wait_s)
 
 
 def _unreadable(bad: records.Broken) -> ServerStatus:

@@ -81,14 +81,17 @@ def typed(values: Mapping[str, object], folder: Path | None = None) -> list[str]
         for one in several:
             if one in (None, "", False):
                 continue
-            words.append(f"--{name.replace('_', '-')}")
+            flag = f"--{name.replace('_', '-')}"
             if one is True:
+                words.append(flag)
                 continue
             is_path = isinstance(one, Path) or name in _PATHS
             at = (
                 (folder or Path.cwd()) / Path(str(one)).expanduser() if is_path else one
             )
-            words.append(os.path.normpath(str(at)) if is_path else str(at))
+            value = os.path.normpath(str(at)) if is_path else str(at)
+            # what begins with a dash would be taken for an option
+            words += [f"{flag}={value}"] if value[:1] == "-" else [flag, value]
     return words
 
 

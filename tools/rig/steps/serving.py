@@ -31,10 +31,10 @@ def capacity(
     if not model:
         raise UsageError("which model?", hint="invoke capacity --model FOLDER")
     sm = min(profiles.load(profile).sms) if profile else 70
+    # whole, since hints name it in commands: a name may begin with a dash
+    folder = checked_path(model).expanduser().absolute()
     options = step.options_for(**words)
-    return step.capacity(
-        console, checked_path(model), options, cache_dtype=cache, sm=sm
-    )
+    return step.capacity(console, folder, options, cache_dtype=cache, sm=sm)
 
 
 def serve_tp2(console: Console, typed: Mapping[str, Any], rest: str, **cli: str) -> Any:
