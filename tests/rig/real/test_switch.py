@@ -238,8 +238,10 @@ class TestFullDisk:
             site.switch("1")
             filled = fill(top, left)
             try:
-                with pytest.raises(StepFailed, match="No space left"):
+                with pytest.raises(StepFailed, match="No space left") as caught:
                     site.switch("2")
+                assert caught.value.hint.startswith("df -h ")
+                assert f"{site.root.path / 'cache'} may go" in caught.value.hint
                 assert site.imported() == ["1", "1", "1"]
             finally:
                 filled.unlink()

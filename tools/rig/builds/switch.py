@@ -11,8 +11,10 @@ stops us, :func:`settle` undoes what was written as long as the journal does not
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
+import shlex
 import time
 import zipfile
 from collections.abc import Callable
@@ -253,7 +255,7 @@ def _stage(
         journals.store(journal, files)
     except OSError as exc:
         journals.undo(journal.file, files)
-        raise unwritable(journal.file, exc) from exc
+        raise _refused(journal, exc) from exc
     try:
         for folder in reversed(journal.folders):
             files.mkdir(folder)
@@ -271,32 +273,43 @@ def _stage(
         files.write(journal.note.new, text + "\n")
         files.flush(journal.note.new.parent)
         journals.store(dataclasses.replace(journal, phase="switch"), files)
-    except (KeyError, *BROKEN) as exc:
-        journals.undo(journal.file, files)
-        raise StepFailed(
-            f"cannot unpack {to.wheel}: {exc}", hint="build again"
-        ) from exc
     except OSError as exc:
         journals.undo(journal.file, files)
-        where = Path(exc.filename or journal.file)
-        usual = "The disk is full, or it is read-only; nothing was changed."
-        raise unwritable(where, exc, usual) from exc
+        raise _refused(journal, exc) from exc
     except BaseException:
         journals.undo(journal.file, files)
         raise
 
 
+def _refused(journal: Journal, exc: OSError) -> StepFailed:
+    """Return the error for a disk that did not take what was to be written."""
+    where = Path(exc.filename or journal.file)
+    usual = "The disk is full, or it is read-only; nothing was changed."
+    error = unwritable(where, exc, usual)
+    root = journal.file.parents[2]
+    if exc.errno == errno.ENOSPC and _one_disk(where.parent, root):
+        error.hint += f"; what lies in {shlex.quote(str(root / 'cache'))} may go"
+    return error
+
+
+def _one_disk(one: Path, other: Path) -> bool:
+    try:
+        return one.stat().st_dev == other.stat().st_dev
+    except OSError:
+        return False
+
+
 def _unpack(journal: Journal, to: Generation, files: Files) -> None:
     wheel = Path(to.wheel)
+    if not os.path.exists(wheel):
+        what = f"the wheel {wheel} of the build {to.id} is gone"
+        raise StepFailed(what, hint="invoke builds")
     try:
-        archive = zipfile.ZipFile(wheel)
-    except FileNotFoundError as exc:
-        raise StepFailed(
-            f"the wheel {wheel} of the build {to.id} is gone", hint="invoke builds"
-        ) from exc
-    with archive:
-        for (member, _), pair in zip(to.libraries, journal.libraries):
-            files.unpack(archive, member, pair.new)
-        # all at once: the disk writes the first ones while the last are unpacked
-        for pair in journal.libraries:
-            files.flush_file(pair.new)
+        with zipfile.ZipFile(wheel) as archive:
+            for (member, _), pair in zip(to.libraries, journal.libraries):
+                files.unpack(archive, member, pair.new)
+    except (KeyError, *BROKEN) as exc:
+        raise StepFailed(f"cannot unpack {wheel}: {exc}", hint="build again") from exc
+    # all at once: the disk writes the first ones while the last are unpacked
+    for pair in journal.libraries:
+        files.flush_file(pair.new)
