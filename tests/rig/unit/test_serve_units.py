@@ -228,6 +228,24 @@ def test_files_are_written_and_read(machine: Machine) -> None:
     assert any("/etc/systemd/system/" in line for line in done.install)
 
 
+def test_settings_that_stay_behind_are_named(machine: Machine) -> None:
+    """What shapes a server by hand and is not in its unit is named, without values."""
+    env = {
+        "VLLM_SLEEP": "s3cret",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "VLLM_CACHE_ROOT": "/c",
+        "PATH": "/bin",
+    }
+    done = machine.write(env=env)
+    [note] = [note for note in done.notes if "not in the unit" in note]
+    assert "CUDA_VISIBLE_DEVICES, VLLM_SLEEP;" in note
+    assert "sudo systemctl edit rig-qwen.service" in note
+    assert "s3cret" not in note
+    assert "VLLM_CACHE_ROOT" not in note
+    assert "systemctl --user edit" in " ".join(machine.write(env=env, user=True).notes)
+    assert not any("not in the unit" in note for note in machine.write().notes)
+
+
 def test_problems_are_a_failure(machine: Machine) -> None:
     """What the analyser finds wrong is told, and the step fails."""
     machine.checked = Checked(("rig-qwen.service:3: nonsense",), {}, "no exposure")

@@ -25,6 +25,7 @@ from tools.rig.serve.unit_check import Checked
 from tools.rig.serve.units import Launcher, Units, Wish
 
 _PATHS = ("model", "environment", "api_key_file", "source")
+_SETTINGS_OF_SERVERS = ("VLLM_", "NCCL_", "CUDA_", "PYTORCH_")
 _PASSED_ON = ("ONECAT_", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
 
 
@@ -181,7 +182,7 @@ def serve_unit(
         exposure=judged.exposure,
         problems=_counted(judged, user and bool(found.no_namespaces)),
         unknown=judged.unknown,
-        notes=(*made.notes, *_owner_note(root, who)),
+        notes=(*made.notes, *_owner_note(root, who), *_left_out(env, made, user)),
         install=tuple(install(made, folder, user=user)),
     )
     _show(console, done)
@@ -250,6 +251,24 @@ def _passed_on(env: Mapping[str, str], root: StateRoot) -> dict[str, str]:
     """Return the variables that the tasks need; another user remembers no root."""
     given = {k: v for k, v in env.items() if k.startswith(_PASSED_ON)}
     return {**given, "ONECAT_LOCAL_ROOT": os.fspath(root.path)}
+
+
+def _left_out(env: Mapping[str, str], made: Units, user: bool) -> list[str]:
+    """Return what is to be said of our own settings that a unit does not take along.
+
+    They may be secret or meant for today; who wants them for ever says so.
+    """
+    text = made.files[made.service]
+    names = sorted(
+        name
+        for name in env
+        if name.startswith(_SETTINGS_OF_SERVERS) and f"{name}=" not in text
+    )
+    if not names:
+        return []
+    control = "systemctl --user" if user else "sudo systemctl"
+    way = f"{control} edit {made.service}, [Service], Environment=NAME=VALUE"
+    return [f"set here and not in the unit: {', '.join(names)}; to keep them: {way}"]
 
 
 def _owner_note(root: StateRoot, run_as: str) -> list[str]:
