@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.host import processes
-from tools.rig.serve import flags, parser, presets
+from tools.rig.serve import config_file, flags, parser, presets
 from tools.rig.serve import record as records
 from tools.rig.serve.parser import Parser
 from tools.rig.steps.serve_stop import serve_stop
@@ -103,6 +104,51 @@ def test_read_as_vllm_reads(python: Path, known: Parser) -> None:
         if our != bool(their)
     ]
     assert differ == []
+
+
+_LOADED = """
+import json, sys
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+print(json.dumps(FlexibleArgumentParser().load_config_file(sys.argv[1])))
+"""
+_FILE = """
+port: 9001
+max_model_len: 8k
+served-model-name: [a, "b c"]
+enforce-eager: true
+speculative-config:
+  method: ngram
+  num_speculative_tokens: 3
+gpu-memory-utilization: 0.5
+host: "::1"
+seed: null
+"""
+
+
+def test_a_file_is_taken_apart_as_vllm_does(
+    python: Path, known: Parser, tmp_path: Path
+) -> None:
+    """The options in a file of --config are those that vLLM itself finds in it."""
+    file = tmp_path / "of mine.yaml"
+    file.write_text(_FILE)
+    found = config_file.taken_apart(
+        ["--config", file.name], known, python, env={**os.environ}, cwd=tmp_path
+    )
+    got = subprocess.run(
+        [python, "-I", "-c", _LOADED, file],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=300,
+    )
+    theirs = json.loads(got.stdout.splitlines()[-1])
+    ours = [
+        (one.option.dest, one.values) for one in flags.read(known, found.words).given
+    ]
+    assert len(ours) == 9
+    assert ours == [
+        (one.option.dest, one.values) for one in flags.read(known, theirs).given
+    ]
 
 
 def test_presets_in_real_vllm(known: Parser) -> None:

@@ -54,6 +54,7 @@ def test_taken() -> None:
     found = ports.look("::1", 8000, fails(errno.EADDRINUSE, 8003))
     assert found is not None
     assert found.what == "port 8000 of ::1 cannot be had: Address already in use"
+    assert found.busy
     assert found.hint == "--port 8003, or ss -ltnp 'sport = :8000'"
     last = ports.look("::1", 65535, fails(errno.EADDRINUSE))
     assert last is not None and last.hint.startswith("--port 8000")
@@ -64,6 +65,7 @@ def test_below_1024(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "first_for_all", lambda: 1024)
     found = ports.look("127.0.0.1", 80, fails(errno.EACCES))
     assert found is not None and "ports below 1024 are for root" in found.what
+    assert not found.busy
     assert "--port 8000" in found.hint and "serve-router" in found.hint
     other = ports.look("127.0.0.1", 8000, fails(errno.EACCES))
     assert other is not None and "Permission denied" in other.what

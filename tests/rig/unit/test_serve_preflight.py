@@ -16,7 +16,7 @@ import pytest
 from tests.rig.support.made_model import LLAMA, llama_tensors, write
 from tests.rig.support.made_parser import FORK, GIB, TWO, card, gpus
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.base.errors import CannotError, ExitCode, InUseError, UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations
 from tools.rig.builds.generation import Generation, mark_text
@@ -78,7 +78,7 @@ class Desk:
 
     def refused(self, *rest: str, **how: Any) -> Any:
         """Return the error that the step ends with; nothing must be started."""
-        with pytest.raises((UsageError, CannotError)) as caught:
+        with pytest.raises((UsageError, CannotError, InUseError)) as caught:
             self.serve(*rest, **how)
         assert self.started == []
         return caught.value
@@ -140,6 +140,21 @@ def test_one_thing_is_told_with_its_hint(desk: Desk) -> None:
     assert error.code == ExitCode.CANNOT
     assert "no /dev/shm" in error.what and "remount" in error.hint
     assert desk.serve(tp="1") == "served"
+
+
+def test_what_others_have_may_be_free_later(desk: Desk) -> None:
+    """A taken port and a full card end with 4, at which a unit tries again; 3 wins."""
+    desk.cards = gpus(card(0, used=12), card(1))
+    desk.machine = replace(
+        MACHINE, port=lambda host, port: Problem("taken", "--port 8002", busy=True)
+    )
+    with pytest.raises(InUseError, match="2 things are in the way") as caught:
+        desk.serve()
+    assert caught.value.code == ExitCode.IN_USE
+    assert desk.serve(show=True).exit_code == ExitCode.IN_USE
+    desk.machine = replace(desk.machine, shm_free=lambda: None)
+    assert desk.refused().code == ExitCode.CANNOT
+    assert desk.refused("--no-such").code == ExitCode.USAGE
 
 
 def test_a_model_that_cannot_be_divided(desk: Desk) -> None:

@@ -31,13 +31,15 @@ class Problem:
     """What is wrong with a model, and a command that helps.
 
     ``level`` is ``error`` (a server would fail), ``unknown`` (cannot be told from
-    here) or ``note``. Control characters in the texts are escaped: names and words of
-    a model's files reach a terminal by them.
+    here) or ``note``; ``busy`` says that somebody has it now who may give it back, so
+    that trying again later may help. Control characters in the texts are escaped: names
+    and words of a model's files reach a terminal by them.
     """
 
     what: str
     hint: str = ""
     level: str = "error"
+    busy: bool = False
 
     def __post_init__(self) -> None:
         """Escape what a terminal would obey."""

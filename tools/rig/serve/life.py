@@ -16,7 +16,13 @@ import filelock
 
 from tools.rig.base import daemon, redact
 from tools.rig.base.daemon import Daemon
-from tools.rig.base.errors import InUseError, RigError, StepFailed, UsageError
+from tools.rig.base.errors import (
+    CannotError,
+    InUseError,
+    RigError,
+    StepFailed,
+    UsageError,
+)
 from tools.rig.base.state import StateRoot
 from tools.rig.diagnose import examine, words
 from tools.rig.guard import lock
@@ -226,7 +232,8 @@ def _check(root: StateRoot, plan: ServePlan) -> None:
             )
     problem = ports.look(plan.host, plan.port)
     if problem is not None:
-        raise InUseError(problem.what, hint=problem.hint)
+        kind = InUseError if problem.busy else CannotError
+        raise kind(problem.what, hint=problem.hint)
     builder = lock.holder_of(plan.environment)
     if builder is not None:
         raise InUseError(

@@ -53,10 +53,11 @@ def look(
         listen(host, port)
     except OSError as exc:
         why, hint = _said(exc, host, port)
-        if exc.errno == errno.EADDRINUSE:
+        taken = exc.errno == errno.EADDRINUSE
+        if taken:
             other = _free(listen, host, port)
             hint = f"--port {other}, or ss -ltnp 'sport = :{port}'"
-        return Problem(f"port {port} of {host} cannot be had: {why}", hint)
+        return Problem(f"port {port} of {host} cannot be had: {why}", hint, busy=taken)
     return None
 
 

@@ -7,12 +7,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.rig.base.console import Console, size
-from tools.rig.base.errors import CannotError, RigError, UsageError
+from tools.rig.base.errors import (
+    CannotError,
+    ExitCode,
+    InUseError,
+    RigError,
+    UsageError,
+)
 from tools.rig.host import memory
 from tools.rig.host.gpu import Card
 from tools.rig.host.memory import Memory
@@ -33,6 +39,13 @@ MiB (``VLLM_MQ_MAX_CHUNKS``, ``VLLM_MQ_MAX_CHUNK_BYTES_MB``,
 SHM_RANK = 32 * MIB
 """An estimate for each rank: its answers, and NCCL's buffers where cards do not reach
 each other directly."""
+
+
+_KINDS: Mapping[ExitCode, type[RigError]] = {
+    ExitCode.USAGE: UsageError,
+    ExitCode.CANNOT: CannotError,
+    ExitCode.IN_USE: InUseError,
+}
 
 
 @dataclass(frozen=True)
@@ -101,21 +114,35 @@ def show(console: Console, problems: Iterable[Problem]) -> None:
             console.say(f"  hint: {problem.hint}")
 
 
-def refuse(usage: Iterable[Problem], problems: Iterable[Problem]) -> None:
+def verdict(usage: Iterable[Problem], problems: Iterable[Problem]) -> ExitCode:
+    """Return the exit code that a start would have with these in its way."""
+    if any(problem.level == "error" for problem in usage):
+        return ExitCode.USAGE
+    bad = [problem for problem in problems if problem.level == "error"]
+    if not bad:
+        return ExitCode.OK
+    busy = all(problem.busy for problem in bad)
+    return ExitCode.IN_USE if busy else ExitCode.CANNOT
+
+
+def refuse(usage: Sequence[Problem], problems: Sequence[Problem]) -> None:
     """Raise when something would keep the server from starting.
 
     Raises
     ------
     UsageError
         When something is wrong with the command line.
+    InUseError
+        When others have what is wanted, and nothing else is in the way: later it may
+        be free.
     CannotError
         When something else is in the way.
     """
-    wrong = [p for p in usage if p.level == "error"]
-    bad = [*wrong, *(p for p in problems if p.level == "error")]
-    if not bad:
+    bad = [p for p in (*usage, *problems) if p.level == "error"]
+    code = verdict(usage, problems)
+    if code == ExitCode.OK:
         return
-    kind: type[RigError] = UsageError if wrong else CannotError
+    kind = _KINDS[code]
     if len(bad) == 1:
         raise kind(f"not started: {bad[0].what}", hint=bad[0].hint)
     raise kind(

@@ -183,7 +183,8 @@ def in_use(card: Card, share: float) -> Problem | None:
         f"ask for {size(wanted)}" + (f" (used by PID {users})" if users else "")
     )
     lower = f"end those processes, or -- --gpu-memory-utilization {less:.2f}"
-    return Problem(what, lower if less >= 0.1 else "--cards with free ones")
+    hint = lower if less >= 0.1 else "--cards with free ones"
+    return Problem(what, hint, busy=True)
 
 
 def _for_volta(parser: Parser, mla: bool) -> list[Rule]:

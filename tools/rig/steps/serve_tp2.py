@@ -113,6 +113,8 @@ def serve_tp2(
         When an option, of ours or of vLLM's, is wrong.
     CannotError
         When the model, the cards or the machine are in the way.
+    InUseError
+        When others have the cards or the port now, and nothing else is in the way.
     RigError
         What :func:`tools.rig.steps.serve.serve` raises.
     """
@@ -245,10 +247,7 @@ def _shown(
         "problems": [asdict(problem) for problem in every],
         "debug": hunt,
     }
-    if any(problem.level == "error" for problem in usage):
-        return Shown(data, ExitCode.USAGE)
-    bad = any(problem.level == "error" for problem in problems)
-    return Shown(data, ExitCode.CANNOT if bad else ExitCode.OK)
+    return Shown(data, preflight.verdict(usage, problems))
 
 
 def _file(word: str) -> Path | None:
