@@ -317,6 +317,17 @@ class TestBadEnd:
             play.build()
         assert caught.value.hint.startswith("df -i ")
 
+    @pytest.mark.parametrize("objects", ['"x"', "7", "[7]", '[{"output": "a.o"}]'])
+    def test_odd_record(self, play: Play, objects: str) -> None:
+        """A record of before that was edited by hand costs no build."""
+        play.build(wheel_only=True)
+        file = play.at.root.records / f"{play.last['id']}.json"
+        data = {**json.loads(file.read_text()), "objects": json.loads(objects)}
+        file.write_text(json.dumps(data))
+        play.stage.content = "other"
+        play.build(wheel_only=True)
+        assert play.last["result"] == "done"
+
     def test_no_line_says_why(self, play: Play) -> None:
         """Without a decisive line the whole log is named."""
         play.stage.compiles, play.stage.says = 9, ["all is well"]

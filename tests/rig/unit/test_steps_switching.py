@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig.support import fakescene
 from tests.rig.support.fakescene import Stage, report, scene
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError, StepFailed, UsageError
@@ -24,7 +25,7 @@ from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.guard.targets import Targets
 from tools.rig.host import processes
-from tools.rig.steps import activate, pruning
+from tools.rig.steps import activate, from_wheel, pruning
 from tools.rig.steps import build as step
 from tools.rig.steps import builds as listing
 from tools.rig.steps.switching import Wish
@@ -305,6 +306,44 @@ class TestPrune:
         monkeypatch.setattr(pruning, "NEED_AGAIN_BYTES", 1 << 60)
         pruning.prune(play.console, play.at, look)
         assert old in play.kept and play.active in play.kept
+
+    def test_waiting_builds(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Those that wait for a server's end do not pile up; the newest stays."""
+        first = play.build()["id"]
+        play.stage.breaks, play.stage.error = "guard", gate.InUse(tmp_path, ALICE)
+        for _ in range(4):
+            with pytest.raises(InUseError):
+                play.build()
+        assert len(play.kept) == 4 and play.kept[-1] == play.active == first
+        monkeypatch.setattr(pruning, "NEED_AGAIN_BYTES", 1 << 60)
+        with pytest.raises(InUseError):
+            play.build()
+        assert len(play.kept) == 2 and play.active == first
+        monkeypatch.setattr(from_wheel.uv, "program", lambda env: Path("/uv"))
+        with pytest.raises(InUseError):
+            from_wheel.install(
+                play.console,
+                play.at,
+                fakescene.make_wheel(tmp_path),
+                use=play.stage.tools,
+            )
+        assert len(play.kept) == 2 and play.active == first
+
+    def test_leftovers(self, play: Play) -> None:
+        """The wheel of a build that failed goes with the next one that does not."""
+        play.build()
+        play.stage.verdicts = ["no code"]
+        with pytest.raises(StepFailed):
+            play.build()
+        play.stage.verdicts = ["ok", "ok"] * 9
+        left = record.listing(play.at.root)[0]["id"]
+        assert list((play.at.root.artifacts / left).glob("*.whl"))
+        other = play.at.root.make(play.at.root.artifacts / "of-nobody")
+        made = play.build()["id"]
+        assert not (play.at.root.artifacts / left).exists()
+        assert other.is_dir() and (play.at.root.artifacts / made).is_dir()
 
     def test_started_by_the_link(self, play: Play) -> None:
         """Who was started by the link runs what it led to then, and keeps that."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console, duration
+from tools.rig.base.errors import InUseError
 from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
 from tools.rig.builds import names
@@ -143,7 +144,12 @@ class Build:
             self.console.say(f"  {same.id} is just the same, and is taken")
             remove_made(todo.wheels)
             made, proved = same, None
-        report, over = way.switch(made, proved)
+        try:
+            report, over = way.switch(made, proved)
+        except InUseError:
+            # builds that wait pile up like any others
+            pruning.prune(self.console, self.scene, self.use.look, made.id)
+            raise
         self.work_rounds += over
         self._done(made, report)
         pruning.prune(self.console, self.scene, self.use.look)

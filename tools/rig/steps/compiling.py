@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,10 @@ class Compile:
             curve = known.curves.get(key_of(name))
             return curve.duration if curve else None
 
-        before = eta.stages(self._before(), measured)
+        before: list[dict[str, float]] = []
+        # a record that somebody has edited costs the guess of the time that is left
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            before = eta.stages(self._before(), measured)
         return Progress(
             self.console,
             status=lambda: admission.latest,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import unwritable
+from tools.rig.base.errors import InUseError, unwritable
 from tools.rig.builds import uv
 from tools.rig.steps import build_report, generation, plan, pruning, switching
 from tools.rig.steps.alone import Alone, alone
@@ -91,16 +91,20 @@ def _steps(
                 verified=True,
             )
         )
-    with run.step("switch"):
-        _, over = switching.switch_on(
-            console,
-            found,
-            new,
-            wish,
-            head="",
-            patience=here.patience,
-            guard=use.guard,
-        )
+    try:
+        with run.step("switch"):
+            _, over = switching.switch_on(
+                console,
+                found,
+                new,
+                wish,
+                head="",
+                patience=here.patience,
+                guard=use.guard,
+            )
+    except InUseError:
+        pruning.prune(console, found, use.look, new.id)
+        raise
     notes += [f"ONECAT_FORCE=1 over PID {line}" for line in over]
     run.done(version=result.version, notes=notes, verify=result.after.to_json())
     pruning.prune(console, found, use.look)

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from tools.rig.base.console import Console, size
 from tools.rig.base.errors import StepFailed
-from tools.rig.builds import generations
+from tools.rig.base.state import StateRoot, remove_made
+from tools.rig.builds import generations, record
 from tools.rig.builds.candidates import NEED_AGAIN_BYTES
 from tools.rig.builds.generations import Generation
 from tools.rig.guard import gate
@@ -35,20 +37,30 @@ def users(
     return out
 
 
-def prune(console: Console, found: Scene, look: Look = gate.look_at) -> None:
-    """Remove what the settings do not keep; the caller holds the lock.
+def prune(
+    console: Console, found: Scene, look: Look = gate.look_at, spare: str = ""
+) -> None:
+    """Remove what the settings do not keep, and what builds that failed left.
 
-    Nothing depends on it, so what cannot be removed is a warning.
+    The caller holds the lock. Nothing depends on it, so what cannot be removed is a
+    warning.
+
+    Parameters
+    ----------
+    spare
+        A build that stays in any case: it waits to be switched on.
     """
     root, place = found.root, found.environment.name
     try:
+        for folder in leftovers(root):
+            remove_made(folder)
         known = generations.listing(root, place)
         free, _ = storage.free(root.path)
         keep = found.settings.keep_builds
         need = max(0, NEED_AGAIN_BYTES - free)
-        asked = generations.prune(known, keep, need)
+        asked = generations.prune(known, keep, need, (spare,))
         in_use = users([g for g in known if g.id in asked], look)
-        gone = generations.prune(known, keep, need, in_use)
+        gone = generations.prune(known, keep, need, (spare, *in_use))
         for one in known:
             if one.id in gone:
                 generations.remove(root, place, one.id)
@@ -56,3 +68,18 @@ def prune(console: Console, found: Scene, look: Look = gate.look_at) -> None:
                 console.mark("ok", f"old build {one.id} removed{freed}")
     except StepFailed as exc:
         console.mark("warn", f"old builds stay: {exc.what}")
+
+
+def leftovers(root: StateRoot) -> list[Path]:
+    """Return the folders of wheels that builds left which came to no environment.
+
+    A wheel of the fork is 420 MB; only its own build could have gone on with it.
+    """
+    ended = ("failed", "interrupted", "died")
+    names = [str(r["id"]) for r in record.listing(root) if r.get("result") in ended]
+    made = {folder.name for folder in root.generations.glob("*/*")}
+    return [
+        folder
+        for folder in (root.artifacts / name for name in names if name not in made)
+        if folder.is_dir()
+    ]
