@@ -70,6 +70,15 @@ def test_hint_switches_the_kernels_on() -> None:
     """Where a variable of the fork makes it run, the hint sets it."""
     assert "COMPRESSED_TENSORS_TURBOMIND=1" in quantisation.on_sm70(compressed(4)).hint
     assert "QUANT_BACKEND=marlin" in quantisation.on_sm70(compressed(8)).hint
+    for bits in (4, 8):
+        # what the hint says helps, and nothing else does
+        hint = quantisation.on_sm70(compressed(bits)).hint
+        name, _, value = hint.removeprefix("export ").partition("=")
+        assert quantisation.on_sm70(compressed(bits), {name: value}).ok is True
+        assert quantisation.on_sm70(compressed(bits), {name: "0"}).ok is False
+    turbomind = {"VLLM_SM70_QUANT_BACKEND": "turbomind"}
+    assert quantisation.on_sm70(compressed(4), turbomind).ok is True
+    assert quantisation.on_sm70(compressed(8), turbomind).ok is False
 
 
 def test_several_groups() -> None:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tools.rig.base.errors import CannotError
 from tools.rig.serve import quantisation, shapes, weights
@@ -19,7 +19,12 @@ _FLOATS = ("F32", "F16", "BF16")
 
 
 def checks(
-    model: ModelFolder, tensor: int = 1, pipeline: int = 1, *, sm: int = 70
+    model: ModelFolder,
+    tensor: int = 1,
+    pipeline: int = 1,
+    *,
+    sm: int = 70,
+    env: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """Return everything that is wrong with serving a model on so many cards.
 
@@ -32,6 +37,8 @@ def checks(
     sm
         Compute capability of the cards as a number: what Volta cannot do is a problem
         for 70 alone.
+    env
+        The variables that the server gets.
     """
     found = list(model.problems)
     if not model.config:
@@ -50,7 +57,7 @@ def checks(
             )
         )
     if sm == 70 and model.quantisation:
-        found += _quantised(model)
+        found += _quantised(model, env or {})
     if model.config.get("auto_map"):
         found.append(
             Problem(
@@ -158,8 +165,8 @@ def _one(model: ModelFolder, end: str) -> Tensor | None:
     return None
 
 
-def _quantised(model: ModelFolder) -> Iterator[Problem]:
-    verdict = quantisation.on_sm70(model.quantisation)
+def _quantised(model: ModelFolder, env: Mapping[str, str]) -> Iterator[Problem]:
+    verdict = quantisation.on_sm70(model.quantisation, env)
     if verdict.ok:
         return
     hint = verdict.hint or "choose an AWQ version of the model"

@@ -90,7 +90,8 @@ def check(
     sm = volta.SM if planned.is_volta else 0
     found = [*planned.problems]
     found += [build] if build else []
-    found += models.checks(model, plan.tensor, plan.pipeline, sm=sm)
+    its = {**env, **plan.env}
+    found += models.checks(model, plan.tensor, plan.pipeline, sm=sm, env=its)
     found += _drafts(planned, model)
     found += _cards(planned, parser, ask)
     found += _room(planned, model, parser)

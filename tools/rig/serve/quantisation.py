@@ -44,11 +44,19 @@ def method(quantisation: Mapping[str, Any]) -> str:
     return name
 
 
-def on_sm70(quantisation: Mapping[str, Any]) -> Verdict:
-    """Return whether the fork runs a quantised model on a V100."""
+def on_sm70(
+    quantisation: Mapping[str, Any], env: Mapping[str, str] | None = None
+) -> Verdict:
+    """Return whether the fork runs a quantised model on a V100.
+
+    Parameters
+    ----------
+    env
+        The variables that the server gets, of which some switch kernels on.
+    """
     name = method(quantisation)
     if name == "compressed-tensors":
-        return _compressed(quantisation)
+        return _compressed(quantisation, env or {})
     if name == "awq":
         return _awq(quantisation)
     if name in ("gptq", "auto-gptq", "gptq-marlin"):
@@ -82,11 +90,11 @@ def _gptq(quantisation: Mapping[str, Any]) -> Verdict:
     return Verdict(True, "GPTQ, by the fork's Marlin kernels for sm_70", where)
 
 
-def _compressed(quantisation: Mapping[str, Any]) -> Verdict:
+def _compressed(quantisation: Mapping[str, Any], env: Mapping[str, str]) -> Verdict:
     where = f"{_FOLDER}/compressed_tensors/compressed_tensors.py"
     groups = quantisation.get("config_groups")
     verdicts = [
-        _scheme(group, where)
+        _scheme(group, where, env)
         for group in (groups.values() if isinstance(groups, Mapping) else ())
         if isinstance(group, Mapping)
     ]
@@ -96,7 +104,7 @@ def _compressed(quantisation: Mapping[str, Any]) -> Verdict:
     return bad[0] if bad else verdicts[0]
 
 
-def _scheme(group: Mapping[str, Any], where: str) -> Verdict:
+def _scheme(group: Mapping[str, Any], where: str, env: Mapping[str, str]) -> Verdict:
     """Return the verdict of one scheme of compressed-tensors."""
     weights = group.get("weights")
     weights = weights if isinstance(weights, Mapping) else {}
@@ -117,6 +125,16 @@ def _scheme(group: Mapping[str, Any], where: str) -> Verdict:
             False,
             f"weights and inputs of {bits}-bit integers need sm_75",
             f"{place}w8a8_int8.py",
+        )
+    chosen = env.get("VLLM_SM70_QUANT_BACKEND", "auto").strip().lower()
+    switched = env.get("VLLM_SM70_COMPRESSED_TENSORS_TURBOMIND", "0").strip() == "1"
+    turbomind = bits == 4 and (switched or chosen == "turbomind")
+    if chosen == "marlin" or turbomind:
+        kernels = "Marlin" if chosen == "marlin" else "TurboMind"
+        return Verdict(
+            True,
+            f"{bits}-bit integer weights, by {kernels} kernels",
+            f"{place}wNa16.py",
         )
     return Verdict(
         False,

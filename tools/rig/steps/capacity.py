@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -139,7 +140,11 @@ def capacity(
         When the folder is not there or an option cannot be.
     """
     model = models.read(path)
-    problems = tuple(models.checks(model, options.tensor, options.pipeline, sm=sm))
+    problems = tuple(
+        models.checks(
+            model, options.tensor, options.pipeline, sm=sm, env={**os.environ}
+        )
+    )
     try:
         plans = tuple(
             planning.plan(model, replace(options, cache_dtype=kind))
@@ -192,7 +197,9 @@ def _more(model: ModelFolder, options: Options, cache_dtype: str, sm: int) -> in
         wider = replace(options, tensor=tensor, cache_dtype=cache_dtype or TYPES[-1])
         broken = [
             p
-            for p in models.checks(model, tensor, options.pipeline, sm=sm)
+            for p in models.checks(
+                model, tensor, options.pipeline, sm=sm, env={**os.environ}
+            )
             if p.level == "error"
         ]
         if not broken and planning.plan(model, wider).fits:
