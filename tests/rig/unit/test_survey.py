@@ -241,6 +241,26 @@ class TestFacts:
         assert got == ("absent" if state == "absent" else "broken", "")
 
     @pytest.mark.parametrize(
+        ("cfg", "state"),
+        [
+            ("home = /usr/bin\nversion_info = 3.12.1\n", ("ready", "3.12.1")),
+            ("home = /usr/bin\nversion = 3.11.2\n", ("ready", "3.11.2")),
+            ("home = /usr/bin\n", ("broken", "")),
+            (None, ("broken", "")),
+        ],
+    )
+    def test_a_busy_machine(
+        self, tmp_path: Path, cfg: str | None, state: tuple[str, str]
+    ) -> None:
+        """An environment that does not answer in time is not taken for broken."""
+        folder = tmp_path / "venv"
+        folder.mkdir()
+        if cfg is not None:
+            (folder / "pyvenv.cfg").write_text(cfg)
+        late = run.Result((), -9, "", "", 20.0, timed_out=True)
+        assert survey.inspect(folder, lambda *a, **k: late) == state
+
+    @pytest.mark.parametrize(
         ("given", "path", "wanted", "by_user"),
         [
             ("3.11", None, "3.11", True),

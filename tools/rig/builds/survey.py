@@ -42,6 +42,8 @@ NAME = "1cat-rig"
 """Name of our folder wherever it lies."""
 
 _VERSION = re.compile(r"\d+(\.\d+){1,2}")
+# uv writes the first name, Python's own venv the second
+_CFG_VERSION = re.compile(r"^version(?:_info)? *= *(\d+\.\d+\.\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,11 @@ def _candidate(
 
 
 def inspect(environment: Path, ask: Any = run.run) -> tuple[str, str]:
-    """Return ``absent``, ``ready`` or ``broken`` for an environment, and its Python."""
+    """Return ``absent``, ``ready`` or ``broken`` for an environment, and its Python.
+
+    One that does not answer in time is not broken for that: a broken one is set aside,
+    and the machine may only be busy. Then its own file tells.
+    """
     if not os.path.lexists(environment):
         return "absent", ""
     got = ask(
@@ -270,6 +276,11 @@ def inspect(environment: Path, ask: Any = run.run) -> tuple[str, str]:
     whole = (environment / "pyvenv.cfg").is_file()
     if got.ok and whole and len(words) >= 3:
         return "ready", ".".join(words[:3])
+    if got.timed_out and whole:
+        text = (environment / "pyvenv.cfg").read_text("utf-8", "replace")
+        told = _CFG_VERSION.search(text)
+        if told is not None:
+            return "ready", str(told[1])
     return "broken", ""
 
 
