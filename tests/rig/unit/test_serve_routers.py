@@ -248,8 +248,9 @@ def test_no_secret_in_the_file(desk: Desk, kind: str) -> None:
 @pytest.mark.parametrize("kind", step.KINDS)
 def test_others_want_a_key(desk: Desk, kind: str) -> None:
     """Another address than this machine's own needs a key, or the word for none."""
-    with pytest.raises(UsageError, match="everybody"):
-        desk.write(kind, host="0.0.0.0")
+    for host in ("0.0.0.0", "127.example.org"):
+        with pytest.raises(UsageError, match="everybody"):
+            desk.write(kind, host=host)
     assert desk.write(kind, host="0.0.0.0", insecure=True).files
     assert desk.write(kind, host="::", api_key_file=desk.key).files
 

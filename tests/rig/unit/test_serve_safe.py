@@ -51,8 +51,18 @@ def test_others_need_a_key(desk: Desk) -> None:
 
 def test_what_is_this_machine() -> None:
     """Loopback is all of 127 and ::1, and the name for it."""
-    hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "gpu-1")
-    assert [safe.is_loopback(h) for h in hosts] == [True] * 4 + [False] * 3
+    hosts = (
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+        "localhost",
+        "0.0.0.0",
+        "::",
+        "gpu-1",
+        "127.example.org",
+        "127.0.0.1.example.org",
+    )
+    assert [safe.is_loopback(h) for h in hosts] == [True] * 4 + [False] * 5
 
 
 def test_paths_of_the_user(desk: Desk) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tools.rig.serve import hardening, stop
 from tools.rig.serve.hardening import Sandbox, word, words
 from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.safe import is_loopback
 
 _STEPS = 254
 """The first systemd with RestartSteps=."""
@@ -81,11 +82,6 @@ class Wish:
     env: Mapping[str, str] = field(default_factory=dict)
     ready_s: int = 1800
     systemd: int | None = None
-
-
-def is_loopback(host: str) -> bool:
-    """Say whether only this machine reaches that address."""
-    return host in ("::1", "localhost") or host.startswith("127.")
 
 
 def stop_s(plan: ServePlan) -> int:

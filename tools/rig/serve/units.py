@@ -17,9 +17,9 @@ from tools.rig.base import redact
 from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.base.state import checked_path
 from tools.rig.serve import unit_text
+from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.unit_text import Launcher as Launcher
 from tools.rig.serve.unit_text import Wish as Wish
-from tools.rig.serve.unit_text import is_loopback
 
 OLDEST = 243
 """The first systemd with ExecCondition=; an older one would skip that line, and restart

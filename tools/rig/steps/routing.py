@@ -18,8 +18,8 @@ from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import litellm, llama_swap, nginx
 from tools.rig.serve.routers.backend import Backend
 from tools.rig.serve.routers.nginx import Site
+from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.shares import Shares
-from tools.rig.serve.unit_text import is_loopback
 
 KINDS = ("llama-swap", "litellm", "nginx")
 

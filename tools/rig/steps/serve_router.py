@@ -20,8 +20,8 @@ from tools.rig.serve.capacity import Options
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import backend
 from tools.rig.serve.routers.backend import Backend
+from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.shares import Shares, Tenant
-from tools.rig.serve.unit_text import is_loopback
 from tools.rig.steps import routing
 from tools.rig.steps.routing import KINDS as KINDS
 from tools.rig.steps.routing import Routed as Routed
