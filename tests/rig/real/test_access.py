@@ -15,8 +15,10 @@ import pytest
 
 from tests.rig.support.nobody import as_nobody, needs_root
 from tools.rig.base.console import Console
+from tools.rig.base.errors import StepFailed
 from tools.rig.base.report import run_command
-from tools.rig.steps import commands, verify
+from tools.rig.base.state import StateRoot
+from tools.rig.steps import commands, report, verify
 
 pytestmark = pytest.mark.real
 
@@ -74,3 +76,19 @@ def test_source(theirs: Path, name: str) -> None:
     assert code == 3, said
     assert "belongs to root and is closed to you" in said
     assert "hint: take a checkout that you may read" in said
+
+
+def test_output(theirs: Path) -> None:
+    """A page cannot be written into a folder that is closed, which is a message."""
+    out = io.StringIO()
+    record = {"id": "1", "result": "done"}
+    home = Path(os.environ["HOME"])
+
+    def work() -> str:
+        with pytest.raises(StepFailed) as caught:
+            report.report(
+                Console(out, {}), record, None, StateRoot(home), theirs / "page.html"
+            )
+        return caught.value.what
+
+    assert as_nobody(work) == f"cannot write {theirs / 'page.html'}: Permission denied"

@@ -91,6 +91,17 @@ def heard(sock: socket.socket) -> bytes:
 ASK = {"op": "ask", "object": "x.o", "build": "b"}
 
 
+def test_one_that_left(office: Office) -> None:
+    """What somebody asked who is gone holds no room for ever."""
+    gone = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    gone.connect(str(office.folder / SOCKET))
+    gone.sendall(b'{"op": "status"}\n' + json.dumps(ASK).encode() + b"\n")
+    gone.close()
+    office.turn()
+    assert office.service.idle
+    assert heard(office.call(ASK)).endswith(b"go\n")
+
+
 def test_one_after_the_other(office: Office) -> None:
     """The second goes when the first says that it is done, or hangs up."""
     first = office.call(ASK)

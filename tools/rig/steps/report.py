@@ -84,7 +84,7 @@ def report(
     drawn, plots, note = _drawn(sheet, root, console, artist)
     file = checked_path(output) if output else root.make(root.path / "reports")
     # a Path has lost the slash that tells
-    if file.is_dir() or str(output or "").endswith(os.sep):
+    if os.path.isdir(file) or str(output or "").endswith(os.sep):
         file /= f"{name}.html"
     file = file.absolute()
     write_text(file, page(facts, drawn, note))

@@ -143,6 +143,9 @@ class Service:
             got = b""
         *whole, caller.rest = (caller.rest + got).split(b"\n")
         for one in whole:
+            if line not in self._callers:
+                # nobody took an answer: what is asked behind it is asked by nobody
+                return
             self._take(line, protocol.parsed(one))
         if not got or len(caller.rest) > _MOST_LINE:
             self._hang_up(line)
