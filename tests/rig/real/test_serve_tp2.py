@@ -145,7 +145,7 @@ def test_a_file_is_taken_apart_as_vllm_does(
     ours = [
         (one.option.dest, one.values) for one in flags.read(known, found.words).given
     ]
-    assert len(ours) == 9
+    assert len(ours) == 8
     assert ours == [
         (one.option.dest, one.values) for one in flags.read(known, theirs).given
     ]
