@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,11 @@ def test_a_disk_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "statvfs", refuse)
     assert not errors.room.lacks_inodes(Path("/a"))
+
+
+def test_odd_names_in_hints() -> None:
+    """What a hint says can be typed, whatever signs are in the path."""
+    odd = Path("/a b/it's")
+    assert shlex.split(errors.put_aside(odd)) == ["mv", "/a b/it's", "/a b/it's.old"]
+    assert shlex.split(errors.quoted(odd)) == ["/a b/it's"]
+    assert errors.put_aside(Path("/a"), ".broken") == "mv /a /a.broken"

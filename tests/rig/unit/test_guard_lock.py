@@ -163,7 +163,7 @@ class TestLease:
         path.write_text("{")
         with pytest.raises(InUseError, match="cannot read") as caught:
             Lease(checkout, ours()).take()
-        assert caught.value.hint.startswith(f"rm '{path}'")
+        assert caught.value.hint.startswith(f"rm {path} ")
         assert path.read_text() == "{"
 
     def test_replaced_meanwhile(self, checkout: Path) -> None:

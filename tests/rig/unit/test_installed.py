@@ -63,7 +63,7 @@ class TestSite:
         fp.register(["/v/bin/python", "-I", "-c", fp.any()], stdout=said, returncode=1)
         with pytest.raises(StepFailed, match="does not say where") as info:
             installed.site_of(Path("/v/bin/python"), {})
-        assert info.value.hint.startswith("'/v/bin/python' -I -c")
+        assert info.value.hint.startswith("/v/bin/python -I -c")
 
 
 class TestPackage:

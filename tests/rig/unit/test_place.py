@@ -241,7 +241,7 @@ class TestPlan:
         """Where no link can be made the environment's own path is told."""
         got = place.plan(facts(checkout=replace(CHECKOUT, writable=False)))
         assert got.link_action == "leave" and "cannot be written to" in got.link_note
-        assert got.link_hint == f"source '{got.environment}/bin/activate'"
+        assert got.link_hint == f"source {got.environment}/bin/activate"
 
     @pytest.mark.parametrize(
         ("more", "note"),
@@ -367,7 +367,7 @@ class TestPython:
         ):
             with pytest.raises(StepFailed, match="has Python 3.11.2") as caught:
                 interpreter.keep(wish, "3.11.2", there)
-            assert caught.value.hint == "mv '/e' '/e.old'"
+            assert caught.value.hint == "mv /e /e.old"
         assert interpreter.keep(Wish("3.11", by_user=True), "3.11.2", there).installed
 
     def test_missing_tells_what_uv_said(self) -> None:

@@ -151,7 +151,7 @@ def test_a_folder_that_holds_something_else(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(StepFailed, match="holds something else") as info:
         sample.lay_out(tmp_path, ENV)
-    assert info.value.hint == f"ls -la '{tmp_path}'"
+    assert info.value.hint == f"ls -la {tmp_path}"
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 
 

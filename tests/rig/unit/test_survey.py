@@ -305,7 +305,7 @@ class TestRemembered:
         file = Path("/s/root.json")
         with pytest.raises(StepFailed, match="cannot read /s/root.json") as caught:
             survey.remembered_root(file, lambda path: (text, problem))
-        assert caught.value.hint == "mv '/s/root.json' '/s/root.json.broken'"
+        assert caught.value.hint == "mv /s/root.json /s/root.json.broken"
 
 
 @pytest.mark.parametrize(

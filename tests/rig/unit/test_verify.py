@@ -225,7 +225,7 @@ def test_a_file_that_is_no_wheel(world: World, tmp_path: Path) -> None:
     broken.write_bytes(b"PK\x03\x04 cut")
     with pytest.raises(StepFailed, match="cannot read") as info:
         world.verify(wheel=broken)
-    assert info.value.hint == f"ls -l '{broken}'"
+    assert info.value.hint == f"ls -l {broken}"
 
 
 def test_the_profiles_expect_libraries() -> None:

@@ -73,9 +73,19 @@ class StepFailed(RigError):
     """A step was tried and did not succeed."""
 
 
+def quoted(path: Path) -> str:
+    """Return a path as one types it: any sign may be in it, an apostrophe too."""
+    return shlex.quote(os.fspath(path))
+
+
+def put_aside(path: Path, end: str = ".old") -> str:
+    """Return the command that gives a file or folder another name."""
+    return f"mv {quoted(path)} {shlex.quote(f'{os.fspath(path)}{end}')}"
+
+
 def unwritable(path: Path, exc: OSError, usual: str = "") -> StepFailed:
     """Return the error for what cannot be written, with the look that tells why."""
-    folder = shlex.quote(os.fspath(path.parent))
+    folder = quoted(path.parent)
     looks = {
         errno.EACCES: f"ls -ld {folder}",
         errno.EPERM: f"ls -ld {folder}",

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import secrets
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,13 @@ from typing import Any
 
 import regex as re
 
-from tools.rig.base.errors import StepFailed, UsageError, unwritable
+from tools.rig.base.errors import (
+    StepFailed,
+    UsageError,
+    put_aside,
+    quoted,
+    unwritable,
+)
 
 SENTINEL = ".rig-made"
 """A file of this name proves that the suite made the folder it lies in."""
@@ -219,17 +224,16 @@ def read_json(path: Path) -> Any | None:
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as exc:
-        quoted = shlex.quote(os.fspath(path))
         raise StepFailed(
             f"cannot read {path}: {exc}",
             usual="The file was cut short or edited by hand. It holds no part of a "
             "build itself; without it the suite starts that record afresh.",
-            hint=f"mv {quoted} {shlex.quote(f'{path}.broken')}",
+            hint=put_aside(path, ".broken"),
         ) from exc
     except OSError as exc:
         raise StepFailed(
             f"cannot read {path}: {exc.strerror}",
-            hint=f"ls -ld {shlex.quote(os.fspath(path))}",
+            hint=f"ls -ld {quoted(path)}",
         ) from exc
 
 
@@ -245,7 +249,6 @@ def remove_made(folder: Path) -> None:
     """
     if not folder.exists() and not folder.is_symlink():
         return
-    quoted = shlex.quote(os.fspath(folder))
     try:
         ours = not folder.is_symlink() and (
             (folder / SENTINEL).is_file() or not any(folder.iterdir())
@@ -261,13 +264,13 @@ def remove_made(folder: Path) -> None:
     except OSError as exc:
         raise StepFailed(
             f"cannot delete {folder}: {exc.strerror} ({exc.filename})",
-            hint=f"ls -la {quoted}",
+            hint=f"ls -la {quoted(folder)}",
         ) from exc
     if not ours:
         raise StepFailed(
             f"will not delete {folder}: this suite did not make it",
             usual=f"A folder made here holds a file {SENTINEL}.",
-            hint=f"look at {quoted} and remove it yourself if nobody needs it",
+            hint=f"look at {quoted(folder)} and remove it yourself if nobody needs it",
         )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import regex as re
 
 from tools.rig.base import run
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, quoted
 
 _ASK = (
     "import json, sys, sysconfig; paths = sysconfig.get_paths(); "
@@ -78,7 +78,7 @@ def site_of(python: Path, env: Mapping[str, str]) -> Site:
             f"{python} does not say where it looks for packages",
             usual="The environment is broken, or its base interpreter was removed.",
             details=(result.out + result.err).splitlines()[-5:],
-            hint=f"'{python}' -I -c 'import sys; print(sys.path)'",
+            hint=f"{quoted(python)} -I -c 'import sys; print(sys.path)'",
         ) from exc
     folders = tuple(dict.fromkeys(Path(p) for p in sites))
     found = tuple(dict.fromkeys(Path(p) for p in path if Path(p).is_dir()))

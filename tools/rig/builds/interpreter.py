@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, StepFailed, put_aside
 from tools.rig.host import pythons
 from tools.rig.host.pythons import Python
 
@@ -95,7 +95,7 @@ def keep(wish: Wish, version: str, environment: Path) -> Choice:
         raise StepFailed(
             f"the environment {environment} has Python {version}, asked is {asked}",
             usual="It is not replaced, since somebody may be using it.",
-            hint=f"mv '{environment}' '{environment}.old'",
+            hint=put_aside(environment),
         )
     return Choice(there)
 

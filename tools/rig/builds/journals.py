@@ -17,7 +17,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, put_aside
 from tools.rig.base.state import read_json
 from tools.rig.builds.files import Files, save
 
@@ -115,7 +115,7 @@ def load(file: Path) -> Journal | None:
         raise StepFailed(
             f"{file} is no journal of placed files",
             usual="It was edited by hand, or by another version of this suite.",
-            hint=f"mv '{file}' '{file}.broken'",
+            hint=put_aside(file, ".broken"),
         ) from exc
 
 
@@ -155,7 +155,7 @@ def settle(file: Path, files: Files) -> str:
         if exc.errno == errno.EXDEV and journal.link:
             # overlay: a folder of the image below cannot be renamed, only copied
             why = "It comes with the container's image and cannot be renamed."
-            hint = f"mv '{journal.link.path}' '{journal.link.path}.old', then run"
+            hint = f"{put_aside(journal.link.path)}, then run"
         raise StepFailed(
             f"cannot {what} {exc.filename}: {exc.strerror}",
             usual=f"{why} {usual}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base.console import size
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, put_aside, quoted
 from tools.rig.base.state import StateRoot, home_of
 from tools.rig.builds import interpreter
 from tools.rig.builds.candidates import (
@@ -220,10 +220,10 @@ def _link(checkout: Checkout, environment: Path) -> tuple[str, str, str]:
         if checkout.writable:
             return "make", "", ""
         why = f"{checkout.real} cannot be written to, so no .venv is made: {use}"
-        return "leave", why, f"source '{environment}/bin/activate'"
+        return "leave", why, f"source {quoted(environment / 'bin/activate')}"
     if link.kind == "link" and home_of(Path(link.real)) == environment:
         return "keep", "", ""
-    hint = f"mv '{name}' '{name}.old' && invoke venv-local"
+    hint = f"{put_aside(name)} && invoke venv-local"
     if link.kind != "link":
         return "leave", f"{name} is a {link.kind} of yours and is left: {use}", hint
     gone = "" if link.exists else ", which is not there"

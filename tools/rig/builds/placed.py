@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, put_aside
 from tools.rig.base.state import StateRoot, read_json
 from tools.rig.guard import reigns
 from tools.rig.guard.reigns import STATE, Turn
@@ -72,5 +72,5 @@ def placed(root: StateRoot, place: str) -> Placed:
         return Placed(data.get("previous"), data.get("placed"), libraries, turns)
     except (AttributeError, TypeError, ValueError) as exc:
         raise StepFailed(
-            f"{file} is no note of a switch", hint=f"mv '{file}' '{file}.broken'"
+            f"{file} is no note of a switch", hint=put_aside(file, ".broken")
         ) from exc

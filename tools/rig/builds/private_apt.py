@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, StepFailed, quoted
 from tools.rig.base.run import Result, run
 from tools.rig.base.state import write_text
 from tools.rig.builds import apt_sources
@@ -150,7 +150,7 @@ class PrivateApt:
                 raise StepFailed(
                     f"{package.file} is not the file that the archive signed",
                     usual="A proxy or mirror on the way changes or cuts files.",
-                    hint=f"rm '{target}', and run the command again",
+                    hint=f"rm {quoted(target)}, and run the command again",
                 )
 
     def _run(self, program: str, *args: str) -> Result:

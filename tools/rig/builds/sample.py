@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base import run, state
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, quoted
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "sample_target"
 DEPENDENCY_URL = "https://github.com/1CatAI/rig-sample-dep.git"
@@ -137,7 +137,7 @@ def _claim(folder: Path) -> None:
             raise StepFailed(
                 f"will not lay the sample out in {folder}: it holds something else",
                 usual=f"A folder made here holds a file {state.SENTINEL}.",
-                hint=f"ls -la '{folder}'",
+                hint=f"ls -la {quoted(folder)}",
             )
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / state.SENTINEL).exists():
@@ -145,7 +145,7 @@ def _claim(folder: Path) -> None:
     except OSError as exc:
         raise StepFailed(
             f"cannot lay the sample out in {folder}: {exc.strerror}",
-            hint=f"ls -la '{folder.parent}'",
+            hint=f"ls -la {quoted(folder.parent)}",
         ) from exc
 
 
@@ -215,5 +215,5 @@ def _make_dependency(git: _Git, bare: Path) -> None:
             os.replace(Path(temp, "bare.git"), bare)
     except OSError as exc:
         raise StepFailed(
-            f"cannot make {bare}: {exc.strerror}", hint=f"ls -la '{bare.parent}'"
+            f"cannot make {bare}: {exc.strerror}", hint=f"ls -la {quoted(bare.parent)}"
         ) from exc

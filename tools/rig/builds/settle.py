@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tools.rig.base import run, state
 from tools.rig.base.console import Console
-from tools.rig.base.errors import StepFailed, unwritable
+from tools.rig.base.errors import StepFailed, quoted, unwritable
 from tools.rig.builds import interpreter, survey, uv
 from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.builds.uv_failure import failure
@@ -139,7 +139,7 @@ def make(
     if state != "ready":
         raise StepFailed(
             f"the environment {folder} was made and does not work",
-            hint=f"'{folder}/bin/python' -c 'import sys'",
+            hint=f"{quoted(folder / 'bin/python')} -c 'import sys'",
         )
     return version
 

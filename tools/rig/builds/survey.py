@@ -21,7 +21,7 @@ import regex as re
 
 from tools.rig.base import run
 from tools.rig.base.config import Settings
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, put_aside
 from tools.rig.base.state import StateRoot, checked_path, home_of
 from tools.rig.builds import interpreter, uv
 from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
@@ -185,7 +185,7 @@ def remembered_root(file: Path, read: Any = look.text) -> tuple[Path | None, boo
             f"cannot read {file}: {problem or exc!r}",
             usual="It only remembers which disk was chosen; without it the choice is "
             "made again.",
-            hint=f"mv '{file}' '{file}.broken'",
+            hint=put_aside(file, ".broken"),
         ) from exc
 
 

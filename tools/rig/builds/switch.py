@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import StepFailed, UsageError, unwritable
+from tools.rig.base.errors import StepFailed, UsageError, put_aside, quoted, unwritable
 from tools.rig.base.state import SENTINEL, StateRoot, read_json
 from tools.rig.builds import generations, journals
 from tools.rig.builds.files import Files, missing, save
@@ -162,14 +162,15 @@ def _check(
         if (Path(to.checkout) / path).is_dir():
             raise StepFailed(
                 f"{Path(to.checkout) / path} is a folder, and should be a library",
-                hint=f"ls -la '{Path(to.checkout) / path}'",
+                hint=f"ls -la {quoted(Path(to.checkout) / path)}",
             )
     if head is not None and head != to.head and not force:
         theirs = to.head or "a commit that is not known"
         raise UsageError(
             f"the libraries of {to.id} are of {theirs}, the checkout is at {head}",
             usual="Libraries and Python files of different commits do not fit.",
-            hint=f"git -C '{to.checkout}' checkout {to.head}, or add --any-commit"
+            hint=f"git -C {quoted(Path(to.checkout))} checkout {to.head}, or add "
+            "--any-commit"
             if to.head
             else "add --any-commit to place them all the same",
         )
@@ -201,7 +202,7 @@ def _adopted(root: StateRoot, place: str, files: Files) -> Generation | None:
         raise StepFailed(
             f"cannot keep {folder} as {aside}",
             usual="It is there already, or on another disk.",
-            hint=f"mv '{folder}' '{folder}.old'",
+            hint=put_aside(folder),
         )
     return dataclasses.replace(found, folder=home / found.id, complete=True)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from tools.rig.base.errors import StepFailed, unwritable
+from tools.rig.base.errors import StepFailed, quoted, unwritable
 
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """What Python says of an archive that is damaged, encrypted or packed by others."""
@@ -159,5 +159,5 @@ def _open(wheel: Path) -> zipfile.ZipFile:
         raise StepFailed(
             f"cannot read {wheel}: {exc}",
             usual="The file was cut short, or is no wheel.",
-            hint=f"ls -l '{wheel}'",
+            hint=f"ls -l {quoted(wheel)}",
         ) from exc

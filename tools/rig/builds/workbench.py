@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from tools.rig.base.errors import InUseError, StepFailed, unwritable
+from tools.rig.base.errors import InUseError, StepFailed, put_aside, unwritable
 from tools.rig.base.run import run
 from tools.rig.base.state import SENTINEL, remove_made
 
@@ -85,7 +85,7 @@ def refuse_foreign(final: Path) -> None:
     if os.path.lexists(final) and not (final / SENTINEL).is_file():
         raise StepFailed(
             f"{final} is in the way: this suite did not make it",
-            hint=f"mv '{final}' '{final}.old'",
+            hint=put_aside(final),
         )
 
 

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tools.rig.base import redact
-from tools.rig.base.errors import InUseError
+from tools.rig.base.errors import InUseError, quoted
 from tools.rig.guard.signs import one_line
 from tools.rig.host import processes
 
@@ -223,7 +223,7 @@ def _busy(path: Path, found: Holder | None) -> InUseError:
         return InUseError(
             f"the checkout may be in use elsewhere: cannot read {path}",
             usual="Such a file names who works on it; this one is broken or new.",
-            hint=f"rm '{path}'   # when no host works on this checkout",
+            hint=f"rm {quoted(path)}   # when no host works on this checkout",
         )
     if found.same_boot:
         return InUseError(
@@ -236,7 +236,7 @@ def _busy(path: Path, found: Holder | None) -> InUseError:
         f"another host, {found.host}, builds or switches the checkout",
         details=[str(found)],
         usual=f"{path} says so. This host cannot see whether that still runs.",
-        hint=f"rm '{path}'   # only when {found.host} is done with it",
+        hint=f"rm {quoted(path)}   # only when {found.host} is done with it",
     )
 
 

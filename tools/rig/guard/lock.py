@@ -18,7 +18,7 @@ from types import TracebackType
 import filelock
 
 from tools.rig.base.console import Console, duration
-from tools.rig.base.errors import CannotError, InUseError
+from tools.rig.base.errors import CannotError, InUseError, quoted
 from tools.rig.base.state import home_of
 from tools.rig.guard import lease as leases
 from tools.rig.guard.lease import Holder, Lease
@@ -156,7 +156,7 @@ class BuildLock:
                 f"cannot lock {self.path}: {exc}",
                 usual="The file belongs to another user and is closed to you, or its "
                 "disk is read-only or knows no locks.",
-                hint=f"ls -ld '{self.path}' '{self.path.parent}'",
+                hint=f"ls -ld {quoted(self.path)} {quoted(self.path.parent)}",
             ) from exc
         return True
 
@@ -219,7 +219,7 @@ class BuildLock:
             return InUseError(
                 f"another command holds the lock of {self.venv}",
                 usual="It did not leave its name.",
-                hint=f"fuser -v '{self.path}'",
+                hint=f"fuser -v {quoted(self.path)}",
             )
         return InUseError(
             f"another command holds the lock of {self.venv}",

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tools.rig.base.console import Console, size, table
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, quoted
 from tools.rig.builds import installed, smoke, verdicts
 from tools.rig.builds import wheel as wheels
 from tools.rig.builds.installed import Found, Site
@@ -157,7 +157,7 @@ def _of_wheel(wheel: Path, profile: Profile, cuobjdump: Path) -> VerifyReport:
         raise StepFailed(
             f"cannot read {wheel}: {exc}",
             usual="The file was cut short, is no wheel, or TMPDIR is full.",
-            hint=f"ls -l '{wheel}'",
+            hint=f"ls -l {quoted(wheel)}",
         ) from exc
     judged += _missing(profile, [lib.name for lib in found], None)
     return VerifyReport(
