@@ -342,7 +342,9 @@ def test_whose_key_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             State.READY,
             "it is busy",
         ),
-        (Facts(alive=True, probe="", health=0, moved=True), State.READY, ""),
+        (Facts(alive=True, probe="", health=0, moved=False), State.READY, ""),
+        (Facts(alive=True, health=0, moved=True), State.READY, ""),
+        (Facts(alive=True, health=0, moved=False), State.DEGRADED, "silent"),
         (
             Facts(alive=True, probe="late", timed_out=True, moved=False, starved=True),
             State.DEGRADED,

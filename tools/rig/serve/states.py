@@ -104,7 +104,7 @@ def judge(facts: Facts) -> tuple[State, str]:
     busy = facts.timed_out and bool(facts.moved or facts.compiling)
     problems = [stopped, *facts.missing]
     # a token, or counters that moved, say more than a page that came late
-    late = facts.health == 0 and (facts.probe == "" or busy)
+    late = facts.health == 0 and (facts.probe == "" or busy or facts.moved)
     if facts.health == 503:
         problems.append("/health says 503: its engine is dead")
     elif facts.health != 200 and not late:
