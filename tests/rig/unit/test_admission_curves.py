@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.rig.builds.admission.curves import Curve
@@ -50,6 +50,7 @@ def test_no_curve(bad: list[list[float]]) -> None:
         Curve.of(bad)
 
 
+@settings(deadline=None)
 @given(curves, st.integers(3, 12))
 def test_thinned_keeps_peak_and_end(curve: Curve, count: int) -> None:
     """Fewer points, the same peak, the same time."""
@@ -60,6 +61,7 @@ def test_thinned_keeps_peak_and_end(curve: Curve, count: int) -> None:
     assert list(thin.points) == sorted(thin.points)
 
 
+@settings(deadline=None)
 @given(curves, st.floats(0.5, 50), st.floats(0, 900))
 def test_cells_cover_the_curve(curve: Curve, step: float, since: float) -> None:
     """At no moment does a life hold more than the cell of that moment says."""
