@@ -175,8 +175,8 @@ def test_busy_is_not_hung(site: Site) -> None:
         for limit in (0.2, 1.0):
             one = look.look(site.root, record, probe_s=limit)
             assert one.state is State.READY, one
-            assert one.running
-        assert one.tokens_per_s
+            # between two batches none may run for a moment, but tokens were made
+            assert one.tokens_per_s, one
     finally:
         stop.set()
         for thread in threads:
