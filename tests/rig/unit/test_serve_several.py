@@ -53,8 +53,8 @@ def test_logs_are_followed(desk: Desk) -> None:
 def test_watch(desk: Desk) -> None:
     """Watching looks again and again, until Ctrl-C."""
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         serve_status(desk.console, desk.root, watch_s=0.1)
     assert desk.said.getvalue().count("no server is recorded") > 1
 

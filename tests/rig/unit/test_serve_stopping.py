@@ -140,8 +140,8 @@ def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patch:
         patch.setattr(records, "save", full)
         timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             serve_stop(desk.console, desk.root, drain=30)
     assert members.api_alive(desk.record())
 
@@ -175,8 +175,8 @@ def test_interrupted_drain_goes_on_serving(desk: Desk) -> None:
     """Ctrl-C while it drains leaves the server as it was."""
     desk.serve(desk.plan("busy"))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         serve_stop(desk.console, desk.root, drain=30)
     assert desk.record().state_of_stop == ""
     assert members.api_alive(desk.record())

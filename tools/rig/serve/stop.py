@@ -94,9 +94,9 @@ def stop(
     if os.geteuid() not in (0, record.uid):
         # told before its requests are waited for in vain, and while it is as it was
         _refuse_others(record, there)
-    record.state_of_stop = "draining"
-    _noted(root, record, say)
     try:
+        record.state_of_stop = "draining"
+        _noted(root, record, say)
         finished = _drained(record, _own_patience(record, drain), say)
     except BaseException:
         # it goes on serving
