@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rig.support.interrupts import ctrl_c
 from tests.rig.support.serve_desk import NO_CARDS, Desk
 from tests.rig.support.serve_desk import desk as desk
 from tools.rig.base.errors import (
@@ -52,9 +53,7 @@ def test_logs_are_followed(desk: Desk) -> None:
 
 def test_watch(desk: Desk) -> None:
     """Watching looks again and again, until Ctrl-C."""
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with ctrl_c():
         serve_status(desk.console, desk.root, watch_s=0.1)
     assert desk.said.getvalue().count("no server is recorded") > 1
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.rig.support.alive import survivors
+from tests.rig.support.interrupts import ctrl_c
 from tests.rig.support.serve_desk import NO_CARDS, Desk, card, listens
 from tests.rig.support.serve_desk import desk as desk
 from tools.rig.base.errors import (
@@ -139,9 +139,7 @@ def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as patch:
         patch.setattr(records, "save", full)
-        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()
+        with ctrl_c():
             serve_stop(desk.console, desk.root, drain=30)
     assert members.api_alive(desk.record())
 
@@ -174,9 +172,7 @@ def test_somebody_elses_server_is_not_waited_for(
 def test_interrupted_drain_goes_on_serving(desk: Desk) -> None:
     """Ctrl-C while it drains leaves the server as it was."""
     desk.serve(desk.plan("busy"))
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with ctrl_c():
         serve_stop(desk.console, desk.root, drain=30)
     assert desk.record().state_of_stop == ""
     assert members.api_alive(desk.record())
