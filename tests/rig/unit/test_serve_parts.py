@@ -157,6 +157,19 @@ def test_members_of_a_led_session(tmp_path: Path) -> None:
     assert members.api_alive(a_record(), proc)
 
 
+def test_members_have_whole_names(tmp_path: Path) -> None:
+    """A name that the kernel cut is read where the process wrote it."""
+    proc = a_machine(tmp_path)
+    for line, name in (
+        (b"VLLM::Worker_TP1\0\0", "VLLM::Worker_TP1"),
+        (b"/opt/python\0-c\0", "VLLM::Worker_TP"),
+        (b"", "VLLM::Worker_TP"),
+    ):
+        (proc / "201" / "cmdline").write_bytes(line)
+        [worker] = [m for m in members.of(a_record(), proc) if m.pid == 201]
+        assert (worker.role, worker.name) == ("worker", name)
+
+
 def test_members_without_the_leader(tmp_path: Path) -> None:
     """When the leader is another, only those that were recorded are ours."""
     proc = a_machine(tmp_path, leader=777)

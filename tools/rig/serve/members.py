@@ -23,6 +23,8 @@ WORKER = "VLLM::Worker"
 ENGINE = "VLLM::EngineCor"
 """Names as the kernel keeps them: cut after 15 letters."""
 
+_CUT = 15
+
 
 @dataclass(frozen=True)
 class Member:
@@ -69,8 +71,9 @@ def of(record: ServerRecord, proc: Path = processes.PROC) -> list[Member]:
         if ours and processes.uid(pid, proc) == record.uid:
             name = processes.name(pid, proc)
             role = _role(record, pid, name)
+            title = _title(pid, name, proc)
             found.append(
-                Member(pid, facts.start, role, name, facts.state, facts.parent)
+                Member(pid, facts.start, role, title, facts.state, facts.parent)
             )
     return sorted(found, key=lambda m: (m.role != "keeper", m.role != "api", m.pid))
 
@@ -98,6 +101,14 @@ def note(record: ServerRecord) -> list[Member]:
         record.members = [m.identity for m in found]
         record.shm.update(shared_memory.mapped(m.pid for m in found))
     return found
+
+
+def _title(pid: int, name: str, proc: Path) -> str:
+    """Return the whole of a name that a process gave itself, where it was cut."""
+    if len(name) < _CUT:
+        return name
+    words = processes.cmdline(pid, proc)
+    return words[0] if words and words[0].startswith(name) else name
 
 
 def tell(members: Iterable[Member], sig: int) -> list[Member]:
