@@ -110,6 +110,22 @@ def test_shard_not_whole(tmp_path: Path, change: Any, words: str) -> None:
     assert problem.hint
 
 
+def test_shard_that_is_closed_to_us(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that we may not read is not said to be broken."""
+    write(tmp_path)
+
+    def closed(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(headers, "opened", closed)
+    (problem,) = folder.read(tmp_path).problems
+    assert "cannot be read: Permission denied" in problem.what
+    assert problem.hint.startswith("ls -lL ")
+    assert "download" not in problem.hint
+
+
 def test_header_with_gaps(tmp_path: Path) -> None:
     """Sizes that do not belong to the shapes, and gaps, make a header damaged."""
     for entry in (

@@ -18,7 +18,7 @@ from tools.rig.serve import documents, headers
 from tools.rig.serve.documents import Problem as Problem
 from tools.rig.serve.documents import quoted
 from tools.rig.serve.foreign import shown
-from tools.rig.serve.headers import Shard, Tensor
+from tools.rig.serve.headers import UNREAD, Shard, Tensor
 
 INDEX = "model.safetensors.index.json"
 QUANTISATIONS = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
@@ -242,4 +242,8 @@ def _numbers_missing(names: list[str]) -> set[str]:
 def _help(path: Path, shard: Shard) -> str:
     if "Git LFS" in shard.problem:
         return f"git -C {quoted(path)} lfs pull"
-    return f"ls -l {quoted(path / shard.file)}, then download it again"
+    look = f"ls -lL {quoted(path / shard.file)}"
+    # what is closed to us is not broken
+    return (
+        look if shard.problem.startswith(UNREAD) else f"{look}, then download it again"
+    )

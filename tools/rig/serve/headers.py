@@ -49,6 +49,9 @@ BITS = {
 MOST = 1 << 62
 """Larger numbers are no sizes of files."""
 
+UNREAD = "cannot be read"
+"""How the problem of a shard begins that was not looked into."""
+
 _POINTER = b"version https://git-lfs"
 
 
@@ -101,7 +104,7 @@ def read(path: Path) -> Shard:
                 return Shard(name, size, 8 + length, problem="ends within its header")
             raw = start[8 : 8 + length] + stream.read(max(0, length - 56))
     except OSError as exc:
-        return Shard(name, 0, 0, problem=f"cannot be read: {exc.strerror or exc}")
+        return Shard(name, 0, 0, problem=f"{UNREAD}: {exc.strerror or exc}")
     try:
         tensors, end = _tensors(json.loads(raw), name)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
