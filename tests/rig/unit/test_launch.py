@@ -35,6 +35,7 @@ class FakeChild:
     """Ends as it was told to, one way after the other."""
 
     ways: list[tuple[int, bool]] = []
+    stopped = False
     shown: list[str] = []
 
     def __init__(self, *words: Any) -> None:
@@ -44,6 +45,7 @@ class FakeChild:
         """Run once."""
         ended = Ended()
         ended.code, ended.killed = FakeChild.ways.pop(0)
+        ended.stopped = FakeChild.stopped
         ended.curve.add(0.0, 50 * MIB)
         ended.seconds = 1.0
         return ended
@@ -109,6 +111,20 @@ def test_given_up(fakes: list[int], tmp_path: Path) -> None:
     FakeChild.ways = [(-9, True)] * 3
     assert start(tmp_path).run() == -9
     assert json.loads((tmp_path / "e").read_text())["attempts"] == 3
+
+
+def test_told_to_stop(
+    fakes: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build that is stopped is no lack of memory, whatever the kernel killed then."""
+    # where the compile was not told, the same count is one
+    for stopped, ran_out in ((True, False), (False, True)):
+        fakes[:] = [1, 2, 2, 2]
+        FakeChild.ways = [(-15, True), (0, False)]
+        monkeypatch.setattr(FakeChild, "stopped", stopped)
+        (tmp_path / "e").unlink(missing_ok=True)
+        start(tmp_path).run()
+        assert json.loads((tmp_path / "e").read_text())["oom"] is ran_out
 
 
 def test_killed_by_somebody(fakes: list[int], tmp_path: Path) -> None:

@@ -141,11 +141,12 @@ class Launch:
             attempts += 1
             ended = self.child.run()
             grown = before is not None and oom_kills() != before
-            if not (grown and ended.killed):
+            # one that was told to stop was killed by whoever told it
+            if ended.stopped or not (grown and ended.killed):
                 break
             needs = max(needs, ended.curve.peak)
             self.room.ran_out(needs)
-            if attempts == TRIES or ended.stopped:
+            if attempts == TRIES:
                 break
             self.child.forget()
         self.room.end(ended.code, ended.cache)
