@@ -243,3 +243,22 @@ def test_short_names_of_variables(name: str) -> None:
 def test_words_that_only_look_alike(line: str) -> None:
     """Folders, stages of work and people are none."""
     assert redact.text(line) == line
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["--api-k=sesame"], ["--api-k=***"]),
+        (
+            ["--api_k", "a", "b", "--port", "1"],
+            ["--api_k", "***", "***", "--port", "1"],
+        ),
+        (["--ap", "a", "--hf-tok", "b", "c"], ["--ap", "***", "--hf-tok", "***", "c"]),
+        (["--rest=--hf_t b --host h"], ["--rest=--hf_t *** --host h"]),
+        (["--api-server-count", "3"], ["--api-server-count", "3"]),
+        (["--hf-overrides", "{}", "--apply", "x"],) * 2,
+    ],
+)
+def test_beginnings_of_secret_options(words: list[str], left: list[str]) -> None:
+    """An option counts as the one that its abbreviation stands for."""
+    assert redact.argv(words) == left

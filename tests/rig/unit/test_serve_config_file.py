@@ -133,3 +133,19 @@ def test_the_child(
     monkeypatch.setattr(sys, "stdin", io.StringIO("x"))
     assert config_child.main() == 0
     assert json.loads(capsys.readouterr().out) == answer
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ["config", "b.yaml"],
+        ["conf", "b.yaml"],
+        ["served-model-name", ["--config", "b.yaml"]],
+        ["host", ["a", "--confi=b.yaml"]],
+    ],
+)
+def test_a_file_in_the_file(desk: Desk, pair: list[Any]) -> None:
+    """What vLLM would read without anybody having looked into it is refused."""
+    desk.says([["port", 9001], pair])
+    with pytest.raises(UsageError, match="names another file of options"):
+        desk.read("--config", desk.file.name)

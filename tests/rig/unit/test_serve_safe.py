@@ -115,3 +115,28 @@ def test_a_folder_whose_name_begins_with_a_dash(tmp_path: Path) -> None:
     assert "--served-model-name=-x" in planned.plan.argv
     assert (planned.plan.served_name, planned.plan.name) == ("-x", "x")
     assert planned.usage == ()
+
+
+@pytest.mark.parametrize("flag", ["--api-k", "--api_key", "--ap", "--hf-tok", "--hf_t"])
+def test_an_abbreviated_secret_is_masked(desk: Desk, flag: str) -> None:
+    """However an option is spelled, no text and no document shows its secret."""
+    for words_ in ((flag, "sesame"), (f"{flag}=sesame",), (flag, "x", "sesame")):
+        planned = desk.plan(*words_)
+        assert "not for here" in " ".join(one.what for one in planned.usage)
+        told = [
+            *planned.plan.lines(),
+            str(planned.plan.to_json()),
+            *map(str, planned.usage),
+        ]
+        assert "sesame" not in "\n".join(told)
+
+
+def test_abbreviations_are_written_out(desk: Desk) -> None:
+    """What is started, and noted for later, has the whole names of options."""
+    planned = desk.plan("--enf", "--max-num-b=4k", "--limit-mm.image", "2")
+    assert planned.usage == ()
+    assert planned.plan.rest == (
+        *("--enforce-eager", "--max-num-batched-tokens=4k"),
+        *("--limit-mm-per-prompt.image", "2"),
+    )
+    assert "--enforce-eager --max-num-batched-tokens=4k" in words(planned)

@@ -84,10 +84,16 @@ _HARMLESS_ENDS = frozenset(
         "index",
     ]
 )
+# unambiguous beginnings are options too: --api-k; those of harmless ones are longer
+_SHORTENED = r"--ap(?:i(?:[-_](?:k(?:ey?)?)?)?)?|--hf[-_]t(?:o(?:k(?:en?)?)?)?"
+_BEGINNING = re.compile(_SHORTENED)
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")
 _STEM = r"tok|secret|pass|pwd|_pw|key|credential|cookie|auth"
 # lengths are bounded here and below, so that no line takes more than linear time
-_NAME = rf"(?<![\w.-])(?<!::)-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}"
+_NAME = (
+    rf"(?<![\w.-])(?<!::)(?:-{{0,2}}[\w.-]{{0,64}}(?:{_STEM})[\w.-]{{0,64}}|"
+    rf"(?:{_SHORTENED})(?![\w.-]))"
+)
 _SEP = (
     r"\\*[\"']?[ \t]*(?:=>|:=|=(?!=))[ \t]*|\\*[\"']:[ \t]*|:[ \t]+|"
     r"[\"'][ \t]*,[ \t]*(?=[\"'])|[ \t]+"
@@ -132,8 +138,8 @@ _KEY_BLOCK = re.compile(
 _JOINED_END = re.compile(r"[A-Z]{2}(?:PASS|KEY)$")
 # most lines of a log hold nothing of this kind, and are told apart in one go
 _ANY = re.compile(
-    rf"{_STEM}|bearer|://|[?&]sig|hf_|gh[pousr]_|github_pat_|sk-|AKIA|ASIA|LTAI|AIza|"
-    r"ya29\.|xox|glpat-|npm_|pypi-|eyJ",
+    rf"{_STEM}|--ap|--hf[-_]t|bearer|://|[?&]sig|hf_|gh[pousr]_|github_pat_|sk-|AKIA|"
+    r"ASIA|LTAI|AIza|ya29\.|xox|glpat-|npm_|pypi-|eyJ",
     re.IGNORECASE,
 )
 _USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
@@ -141,6 +147,8 @@ _USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
 
 def is_secret_name(name: str) -> bool:
     """Say whether a variable or option of this name holds a secret."""
+    if _BEGINNING.fullmatch(name):
+        return True
     words = [w.lower() for w in _WORD.findall(name)]
     if not words or words[-1] in _HARMLESS_ENDS:
         return False
@@ -188,7 +196,8 @@ def argv(args: Iterable[str]) -> list[str]:
         user = arg in _USER_OPTIONS
         if arg.startswith("-") and "=" not in arg and is_secret_name(arg):
             # a server takes several keys behind one option
-            hide = float("inf") if "key" in arg.lower() else 1
+            several = "key" in arg.lower() or arg.startswith("--ap")
+            hide = float("inf") if several else 1
     return out
 
 

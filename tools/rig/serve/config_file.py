@@ -79,16 +79,20 @@ def taken_apart(
             "--config is there twice", hint="put all of it into one of the files"
         )
     file = cwd / named[0].value
-    pairs = _read(file, python, env)
-    return Typed(_without(rest, named[0]), tuple(_words(pairs, parser, file)), file)
+    words = _words(_read(file, python, env), parser, file)
+    # by whatever spelling, also as an item of a list: vLLM would read that file, and
+    # nobody would have looked into it
+    if any(g.option.dest == "config" for g in flags.read(parser, words).given):
+        raise UsageError(
+            f"{file} names another file of options",
+            usual="Options stand in one file, which is looked at before a start.",
+            hint="put all of it into one of the files",
+        )
+    return Typed(_without(rest, named[0]), tuple(words), file)
 
 
 def _without(rest: Sequence[str], given: Given) -> tuple[str, ...]:
-    count = len(given.words)
-    for at in range(len(rest)):
-        if tuple(rest[at : at + count]) == given.words:
-            return (*rest[:at], *rest[at + count :])
-    return (*rest,)
+    return (*rest[: given.at], *rest[given.at + given.count :])
 
 
 def _read(file: Path, python: Path, env: Mapping[str, str]) -> list[Any]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import regex as re
 
+from tools.rig.base import redact
 from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Option, Parser
 
@@ -48,7 +49,9 @@ _HUMAN = re.compile(r"\d+(?:\.\d+)?[kmgt]|\d+[KMGT]|[+-]?\d+")
 class Given:
     """One option as typed; ``path`` is what stood behind a dot in its name.
 
-    ``words`` are the words that it was typed with.
+    ``words`` are what it was typed with, but an abbreviated name is written out: what
+    masks secrets goes by names, and with the next vLLM it may mean two options. The
+    words that were typed are ``count`` from the index ``at`` on.
     """
 
     option: Option
@@ -56,6 +59,8 @@ class Given:
     words: tuple[str, ...]
     flag: str
     path: str = ""
+    at: int = 0
+    count: int = 0
 
     @property
     def value(self) -> str:
@@ -90,9 +95,11 @@ def read(parser: Parser, words: Sequence[str]) -> Read:
         word = words[at]
         at += 1
         if not _is_flag(word):
+            # more than a secret option takes may be more of the secret
+            secret = bool(given) and redact.is_secret_name(given[-1].option.name)
             problems.append(
                 Problem(
-                    f"{word} belongs to no option",
+                    f"{redact.MASK if secret else word} belongs to no option",
                     "options of vLLM begin with dashes; the model is named by --model",
                 )
             )
@@ -111,7 +118,12 @@ def read(parser: Parser, words: Sequence[str]) -> Read:
             while at < len(words) and len(behind) < most and not _is_flag(words[at]):
                 behind.append(words[at])
                 at += 1
-        taken = Given(option, tuple(behind), tuple(words[start:at]), flag, path)
+        typed = tuple(words[start:at])
+        if flag not in option.flags and flag != "-O":
+            whole = next(name for name in option.flags if name.startswith(flag))
+            typed = (whole + word[len(flag) :], *typed[1:])
+            flag = whole
+        taken = Given(option, tuple(behind), typed, flag, path, start, at - start)
         wrong = _wrong(parser, taken)
         if wrong:
             problems.append(wrong)
