@@ -350,6 +350,20 @@ class TestLinkStates:
         assert os.lstat(stage.checkout / ".venv").st_ino == inode
         assert works(stage.checkout / ".venv" / ".." / got.environment.path)
 
+    def test_a_copied_checkout(self, stage: Stage) -> None:
+        """Our own link came along, and leads to the copy's own environment then."""
+        first = stage.run()
+        copy = stage.tmp / "copy"
+        shutil.copytree(stage.checkout, copy, symlinks=True)
+        got = stage.run(copy)
+        assert got.environment.path != first.environment.path
+        assert os.readlink(copy / ".venv") == str(got.environment.path)
+        theirs = os.readlink(stage.checkout / ".venv")
+        assert theirs == str(first.environment.path)
+        again = stage.run(copy, local_root=stage.tmp / "scratch")
+        assert os.readlink(copy / ".venv") == str(again.environment.path)
+        assert again.environment.path.is_relative_to(stage.tmp / "scratch")
+
     def test_a_read_only_checkout(self, stage: Stage) -> None:
         """No link can be made: it is said, and the real path is used."""
         point = stage.tmp / "read only"

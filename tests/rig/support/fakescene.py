@@ -135,6 +135,7 @@ class Stage:
             look=lambda targets: ScanResult(),
             make_environment=self._environment,
             make_venv=self._venv,
+            make_link=lambda *names: self._did("link", "", names),
             finish=functools.partial(generations.finish, files=_NoFlush()),
             plan_pair=lambda *args: self._did("plan pair", self.chosen),
             act_pair=self._pair,

@@ -15,6 +15,7 @@ import pytest
 
 from tools.rig.base import run
 from tools.rig.base.errors import StepFailed
+from tools.rig.base.state import StateRoot
 from tools.rig.host import look, look_child, storage
 
 
@@ -181,6 +182,31 @@ class TestSmallQuestions:
         assert os.readlink(tmp_path / "l") == "/x y"
         assert look.make_link(tmp_path / "l", Path("/z"), ask=here) == "File exists"
         assert os.readlink(tmp_path / "l") == "/x y"
+
+    def test_replace_link(self, tmp_path: Path) -> None:
+        """Only a link that still leads where it was seen to is replaced."""
+        link = tmp_path / "l"
+        link.symlink_to("/a")
+        assert look.make_link(link, Path("/z"), "/b", ask=here) == "File exists"
+        assert os.readlink(link) == "/a"
+        assert look.make_link(link, Path("/z"), "/a", ask=here) == ""
+        assert os.readlink(link) == "/z" and os.listdir(tmp_path) == ["l"]
+
+    def test_made(self, tmp_path: Path) -> None:
+        """A link into a state root of ours is known, whatever it leads to there."""
+        root, link = tmp_path / "root", tmp_path / ".venv"
+        link.symlink_to(root / "venvs" / "a-1")
+        assert not look.checkout(tmp_path, ask=here).link.made
+        StateRoot(root).make(root / "venvs")
+        assert look.checkout(tmp_path, ask=here).link.made
+        bench = root / "benches" / "a-1"
+        bench.mkdir(parents=True)
+        (root / "venvs" / "a-1").symlink_to(bench)
+        assert look.checkout(tmp_path, ask=here).link.made
+        (tmp_path / "other").mkdir()
+        link.unlink()
+        link.symlink_to(tmp_path / "other")
+        assert not look.checkout(tmp_path, ask=here).link.made
 
     def test_a_child_that_fails(self) -> None:
         """Its last words are shown."""

@@ -237,6 +237,36 @@ class TestPlan:
         assert bool(got.link_hint) == (action == "leave")
         assert (got.link_note in got.lines()) == (action == "leave")
 
+    @pytest.mark.parametrize(
+        ("link", "more", "action"),
+        [
+            # it came along when the checkout was copied or moved
+            (Link("link", "x", "/r/venvs/src-87654321", True, made=True), {}, "switch"),
+            # of another state root, and of one that is gone
+            (Link("link", "x", "/r/venvs/it-s-12345678", made=True), {}, "switch"),
+            (Link("link", "x", "/r/venvs/it-s-12345678"), {}, "switch"),
+            # another user's, another host's, or nothing of ours
+            (Link("link", "x", "/r/venvs/it-s-12345678", True), {}, "leave"),
+            (
+                Link("link", "x", "/r/venvs/it-s-12345678"),
+                {"checkout_disk": disk("/src", mount=NAS)},
+                "leave",
+            ),
+            (Link("link", "x", "/r/venvs/src-87654321"), {}, "leave"),
+            (Link("directory", made=True), {}, "leave"),
+        ],
+    )
+    def test_our_link_elsewhere(
+        self, link: Link, more: dict[str, Any], action: str
+    ) -> None:
+        """A link that is recognisably ours is to lead to this checkout's own."""
+        got = place.plan(facts(checkout=replace(CHECKOUT, link=link), **more))
+        assert got.link_action == action
+        told = f"link: {got.link} -> {got.environment} (it was x)"
+        assert (told in got.lines()) == (action == "switch")
+        closed = replace(CHECKOUT, link=link, writable=False)
+        assert place.plan(facts(checkout=closed, **more)).link_action == "leave"
+
     def test_read_only_checkout(self) -> None:
         """Where no link can be made the environment's own path is told."""
         got = place.plan(facts(checkout=replace(CHECKOUT, writable=False)))

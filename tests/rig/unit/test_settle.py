@@ -117,10 +117,11 @@ class Fake:
         plan: PlacePlan,
         problem: str = "",
         before_moving: Callable[[], object] | None = None,
+        relink: bool = False,
     ) -> Environment:
         """Act in this world."""
 
-        def make_link(link: Path, target: Path) -> str:
+        def make_link(link: Path, target: Path, instead: str) -> str:
             self.links.append((link, target))
             return problem
 
@@ -132,6 +133,7 @@ class Fake:
             stream=self.stream,
             make_link=make_link,
             before_moving=before_moving,
+            relink=relink,
         )
 
 
@@ -242,7 +244,8 @@ class TestAct:
         """A name of the user's is not touched; message and command are told."""
         made = fake.act(fake.plan(link=Link("directory")))
         assert made.link is None and fake.links == []
-        assert "hint: mv" in made.notes[-1]
+        assert "is left" in made.notes[-1]
+        assert "  hint: mv" in fake.out.getvalue().splitlines()[-1]
 
     def test_read_only(self, fake: Fake) -> None:
         """A checkout that cannot be written to gets no link."""
@@ -254,6 +257,13 @@ class TestAct:
         target = fake.root / "venvs" / "src-0a1b2c3d"
         made = fake.act(fake.plan(link=Link("link", "x", str(target))))
         assert made.link == fake.checkout / ".venv" and fake.links == []
+
+    @pytest.mark.parametrize("relink", [False, True])
+    def test_link_of_ours_elsewhere(self, fake: Fake, relink: bool) -> None:
+        """It is switched where that is asked for; a build does it later."""
+        link = Link("link", "/r/venvs/a-1", "/r/venvs/a-1", True, made=True)
+        made = fake.act(fake.plan(link=link), relink=relink)
+        assert fake.links == ([(made.link, made.path)] if relink else [])
 
     def test_link_taken_meanwhile(self, fake: Fake) -> None:
         """Somebody else's link that appeared since is told and left."""
@@ -356,9 +366,14 @@ def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(facts, candidates=(slow, facts.candidates[1]))
 
     def act(
-        plan: PlacePlan, console: Console, *, env: Any, before_moving: Any
+        plan: PlacePlan,
+        console: Console,
+        *,
+        env: Any,
+        before_moving: Any,
+        relink: bool,
     ) -> Environment:
-        assert env == {"A": "1"}
+        assert env == {"A": "1"} and relink
         before_moving()
         return fake.act(plan)
 

@@ -61,8 +61,9 @@ class PlaceFacts:
 class PlacePlan:
     """What ``act`` will do; it can be printed and does nothing by itself.
 
-    ``link_action`` is ``make``, ``keep`` or ``leave``; ``link_note`` says why it is
-    left, ``link_hint`` what to type. ``existing`` is the state of the environment.
+    ``link_action`` is ``make``, ``keep``, ``leave``, or ``switch`` for a link of ours
+    that leads elsewhere; ``link_note`` says why it is left, ``link_hint`` what to type.
+    ``existing`` is the state of the environment.
     """
 
     facts: PlaceFacts
@@ -97,6 +98,9 @@ class PlacePlan:
         out.append(f"environment: {self.environment} {state}")
         if self.link_action == "make":
             out.append(f"link: {self.link} -> {self.environment}")
+        if self.link_action == "switch":
+            was = self.facts.checkout.link.target
+            out.append(f"link: {self.link} -> {self.environment} (it was {was})")
         out += [note for note in (self.link_note, *self.notes) if note]
         return out
 
@@ -193,7 +197,7 @@ def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
     best = verdicts[-1].candidate
     root = StateRoot(best.root)
     environment = root.venvs / facts.checkout.place
-    action, note, hint = _link(facts.checkout, environment)
+    action, note, hint = _link(facts, environment)
     return PlacePlan(
         facts=facts,
         root=root,
@@ -212,8 +216,9 @@ def plan(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> PlacePlan:
     )
 
 
-def _link(checkout: Checkout, environment: Path) -> tuple[str, str, str]:
+def _link(facts: PlaceFacts, environment: Path) -> tuple[str, str, str]:
     """Return what happens to ``.venv``, why it is left, and what to type then."""
+    checkout = facts.checkout
     link, name = checkout.link, checkout.real / ".venv"
     use = f"the environment is {environment}"
     if link.kind == "absent":
@@ -223,12 +228,30 @@ def _link(checkout: Checkout, environment: Path) -> tuple[str, str, str]:
         return "leave", why, f"source {quoted(environment / 'bin/activate')}"
     if link.kind == "link" and home_of(Path(link.real)) == environment:
         return "keep", "", ""
+    if checkout.writable and _our_link(facts):
+        return "switch", "", ""
     hint = f"{put_aside(name)} && invoke venv-local"
     if link.kind != "link":
         return "leave", f"{name} is a {link.kind} of yours and is left: {use}", hint
     gone = "" if link.exists else ", which is not there"
     why = f"{name} points to {link.target}{gone}; it is left as it is: {use}"
     return "leave", why, hint
+
+
+def _our_link(facts: PlaceFacts) -> bool:
+    """Say whether ``.venv`` is a link that we made, for another place or checkout.
+
+    It came along when the checkout was copied or moved, or is of another state root. A
+    root that is gone is known by the name of this checkout's own place; on a network
+    disk that may be another host's, where it is not gone.
+    """
+    link, checkout = facts.checkout.link, facts.checkout
+    if link.kind != "link" or link.made:
+        return link.kind == "link"
+    pointed = home_of(Path(link.real))
+    own = pointed.parent.name == "venvs" and pointed.name == checkout.place
+    network = storage.kind(facts.checkout_disk.mount.fs) == "network"
+    return own and not link.exists and not network
 
 
 def _python(facts: PlaceFacts, best: Candidate) -> Choice:

@@ -30,8 +30,9 @@ def act(
     env: Mapping[str, str] | None = None,
     ask: uv.Run = run.run,
     stream: uv.Stream = run.stream,
-    make_link: Callable[[Path, Path], str] = look.make_link,
+    make_link: Callable[..., str] = look.make_link,
     before_moving: Callable[[], object] | None = None,
+    relink: bool = False,
 ) -> Environment:
     """Make the environment, the folders beside it and the link; remember the root.
 
@@ -50,6 +51,9 @@ def act(
     before_moving
         Called before an environment that is there is set aside; it raises when somebody
         uses that. None says that the caller has looked already.
+    relink
+        Whether a link of ours that leads elsewhere is switched now. A build does that
+        once it is in force.
 
     Raises
     ------
@@ -87,9 +91,12 @@ def act(
         version = make(plan, plan.bench, python, env, ask)
     if existing != "ready":
         _switch_on(plan)
-    link = _link(plan, notes, make_link)
+    link = _link(plan, notes, make_link, relink)
     for note in notes:
-        console.mark("warn" if note == plan.link_note else "ok", note)
+        left = note == plan.link_note
+        console.mark("warn" if left else "ok", note)
+        if left and plan.link_hint:
+            console.say(f"  hint: {plan.link_hint}")
     made = Environment(
         root=plan.root,
         path=plan.environment,
@@ -264,15 +271,14 @@ def _python(
 
 
 def _link(
-    plan: PlacePlan, notes: list[str], make_link: Callable[[Path, Path], str]
+    plan: PlacePlan, notes: list[str], make_link: Callable[..., str], relink: bool
 ) -> Path | None:
     if plan.link_action == "leave":
         notes.append(plan.link_note)
-        if plan.link_hint:
-            notes.append(f"hint: {plan.link_hint}")
         return None
-    if plan.link_action == "make":
-        problem = make_link(plan.link, plan.environment)
+    if plan.link_action == "make" or (plan.link_action == "switch" and relink):
+        was = plan.facts.checkout.link.target
+        problem = make_link(plan.link, plan.environment, was)
         if problem:
             notes.append(
                 f"no link {plan.link} was made ({problem}): the environment is "

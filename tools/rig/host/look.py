@@ -76,13 +76,15 @@ class Disk:
 class Link:
     """The state of a name: ``absent``, ``link``, ``directory`` or ``file``.
 
-    For a link: ``target`` as written, ``real`` after following, ``exists`` its target.
+    For a link: ``target`` as written, ``real`` after following, ``exists`` its target,
+    ``made`` that it leads to an environment in a state root which this user made.
     """
 
     kind: str
     target: str = ""
     real: str = ""
     exists: bool = False
+    made: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,16 @@ def text(
 
 
 def make_link(
-    link: Path, target: Path, *, limit_s: float = LIMIT_S, ask: Ask = abandon.ask
+    link: Path,
+    target: Path,
+    instead: str = "",
+    *,
+    limit_s: float = LIMIT_S,
+    ask: Ask = abandon.ask,
 ) -> str:
     """Make a symbolic link; return why it could not be made, or nothing.
 
-    What is already there is never replaced.
+    What is already there is never replaced, except a link whose target is `instead`.
 
     Raises
     ------
@@ -202,7 +209,7 @@ def make_link(
         When the disk does not answer.
     """
     request = {"op": "link", "link": str(link), "target": str(target)}
-    got = question(request, limit_s, ask)
+    got = question({**request, "instead": instead}, limit_s, ask)
     return str(got["problem"])
 
 

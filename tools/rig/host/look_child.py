@@ -25,7 +25,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tools.rig.base.state import SENTINEL, place_id
+from tools.rig.base.state import SENTINEL, home_of, place_id
 from tools.rig.host import storage
 
 Touch = Callable[[str], None]
@@ -167,17 +167,46 @@ def _state(link: str, touch: Touch) -> dict[str, Any]:
         "target": target,
         "real": real,
         "exists": os.path.exists(real),
+        "made": _own(home_of(Path(real))),
     }
 
 
-def _link(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
-    """Make a symbolic link where nothing is; one call, so that none is half-made."""
-    touch(request["link"])
+def _own(environment: Path) -> bool:
+    """Say whether an environment lies, or lay, in a state root that this user made."""
+    root = environment.parent.parent
     try:
-        os.symlink(request["target"], request["link"])
+        mine = environment.parent.name == "venvs" and _made(root)
+        return mine and root.stat().st_uid == os.getuid()
+    except OSError:
+        # closed to us, so it is another user's
+        return False
+
+
+def _link(request: dict[str, Any], touch: Touch) -> dict[str, Any]:
+    """Make a symbolic link by one call, so that none is half-made."""
+    link, instead = request["link"], request.get("instead")
+    touch(link)
+    try:
+        if instead:
+            _put_link(request["target"], link, instead)
+        else:
+            os.symlink(request["target"], link)
     except OSError as exc:
         return {"made": False, "problem": exc.strerror or str(exc)}
     return {"made": True, "problem": ""}
+
+
+def _put_link(target: str, link: str, instead: str) -> None:
+    """Replace a link that still has the target `instead`."""
+    if os.readlink(link) != instead:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), link)
+    temp = os.path.join(os.path.dirname(link), f".rig-link-{secrets.token_hex(4)}")
+    os.symlink(target, temp)
+    try:
+        os.replace(temp, link)
+    except OSError:
+        os.unlink(temp)
+        raise
 
 
 def _text(request: dict[str, Any], touch: Touch) -> dict[str, Any]:

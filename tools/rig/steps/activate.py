@@ -17,8 +17,8 @@ from tools.rig.builds import generations
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.generations import Generation
 from tools.rig.guard import gate
-from tools.rig.host import git
-from tools.rig.steps import switching, toolkit, verify
+from tools.rig.host import git, look
+from tools.rig.steps import dot_venv, switching, toolkit, verify
 from tools.rig.steps.alone import alone
 from tools.rig.steps.git_safe import GitSafeResult, git_safe
 from tools.rig.steps.scene import Scene
@@ -54,6 +54,7 @@ def activate(
     prove: Callable[[Generation], None] | None = None,
     trust: Callable[..., GitSafeResult] = git_safe,
     head: Callable[..., str] = git.head,
+    make_link: Callable[..., str] = look.make_link,
 ) -> Activated:
     """Switch to the build that `name` names, or to the previous one.
 
@@ -67,7 +68,7 @@ def activate(
     prove
         Looks at a build that was never proved, once it is in force; what it raises
         switches back. None lets it be.
-    guard, trust, head
+    guard, trust, head, make_link
         Seams for tests.
 
     Raises
@@ -100,6 +101,7 @@ def activate(
             fresh=False,
             guard=guard,
         )
+        dot_venv.follow(console, found, make_link)
     if not to.mode:
         console.mark(
             "warn", f"libraries that {to.id} had in the checkout are not known"
@@ -107,6 +109,7 @@ def activate(
     console.say(f"  environment  {found.environment}")
     version = to.version or "no version known"
     console.say(f"  version      {version} ({to.commit or 'no commit known'})")
+    dot_venv.tell(console, found)
     return Activated(
         done.active,
         done.previous,

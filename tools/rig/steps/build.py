@@ -22,7 +22,7 @@ from tools.rig.builds import plan as plans
 from tools.rig.builds.generations import Generation
 from tools.rig.builds.plan import BuildPlan
 from tools.rig.builds.verdicts import VerifyReport
-from tools.rig.steps import build_report, plan, pruning, switching
+from tools.rig.steps import build_report, dot_venv, plan, pruning, switching
 from tools.rig.steps.alone import Alone, alone, need_writable
 from tools.rig.steps.build_tools import Tools
 from tools.rig.steps.compiling import Compile
@@ -151,8 +151,10 @@ class Build:
             pruning.prune(self.console, self.scene, self.use.look, made.id)
             raise
         self.work_rounds += over
+        dot_venv.follow(self.console, self.scene, self.use.make_link)
         self._done(made, report)
         pruning.prune(self.console, self.scene, self.use.look)
+        dot_venv.tell(self.console, self.scene)
         return BuildResult(self.record.data)
 
     def _environment(self) -> None:
@@ -232,6 +234,8 @@ class Build:
         self.console.mark("ok", f"nothing changed: {same.id} stays in force")
         self.console.say(f"  environment  {self.scene.environment}")
         self.console.say(f"  took         {duration(self.run.seconds)}")
+        dot_venv.follow(self.console, self.scene, self.use.make_link)
+        dot_venv.tell(self.console, self.scene)
 
     def _done(self, made: Generation, report: VerifyReport) -> None:
         self.run.done(

@@ -13,6 +13,7 @@ from tools.rig.builds import cache_server, carried, generations, settle, uv
 from tools.rig.builds.admission.client import Admission
 from tools.rig.guard import gate
 from tools.rig.host import git
+from tools.rig.host import look as looks
 from tools.rig.steps import git_safe, install_wheel, toolkit, verify
 
 
@@ -25,6 +26,7 @@ class Tools:
     look: Callable[..., Any] = gate.look_at
     make_environment: Callable[..., Any] = settle.act
     make_venv: Callable[..., str] = settle.make
+    make_link: Callable[..., str] = looks.make_link
     finish: Callable[..., Any] = generations.finish
     plan_pair: Callable[..., Any] = toolkit.plan
     act_pair: Callable[..., Any] = toolkit.act

@@ -11,7 +11,14 @@ from pathlib import Path
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError, unwritable
 from tools.rig.builds import uv
-from tools.rig.steps import build_report, generation, plan, pruning, switching
+from tools.rig.steps import (
+    build_report,
+    dot_venv,
+    generation,
+    plan,
+    pruning,
+    switching,
+)
 from tools.rig.steps.alone import Alone, alone
 from tools.rig.steps.build_tools import Tools
 from tools.rig.steps.install_wheel import InstallResult
@@ -105,6 +112,7 @@ def _steps(
     except InUseError:
         pruning.prune(console, found, use.look, new.id)
         raise
+    dot_venv.follow(console, found, use.make_link)
     notes += [f"ONECAT_FORCE=1 over PID {line}" for line in over]
     run.done(version=result.version, notes=notes, verify=result.after.to_json())
     pruning.prune(console, found, use.look)
@@ -113,6 +121,7 @@ def _steps(
     for note in notes:
         console.say(f"  work-round   {note}")
     console.say(f"  record       {run.record.file}")
+    dot_venv.tell(console, found)
     return result
 
 

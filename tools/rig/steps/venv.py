@@ -123,6 +123,7 @@ def venv_local(
             before_moving=lambda: gate.guard(
                 console, its.environment, its.facts.checkout.real, force=settings.force
             ),
+            relink=True,
         )
         console.say(f"environment: {made.path} (Python {made.python_version})")
     return VenvResult(its, made)
@@ -152,5 +153,6 @@ def guarded(
             before_moving=lambda: guard(
                 console, place, checkout, force=force, patience=here.patience
             ),
+            relink=True,
         )
     return VenvResult(found.placing, made)
