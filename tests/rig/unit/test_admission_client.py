@@ -162,6 +162,20 @@ def test_summary() -> None:
     assert found["ran_out"] == [{"object": "y.o", "bytes": 300 * MIB, "code": -9}]
     assert (found["compile_s"], found["waited_s"]) == (20.0, 2.0)
     assert summary([])["largest_bytes"] == 0
+    assert (found["stalled_s"], found["held_by"]) == (2.0, [])
+
+
+def test_stalled() -> None:
+    """Only the time counts in which nothing of the build ran and something waited."""
+    told = [
+        event("x.o", asked=0.0, started=400.0, ended=420.0),
+        event("y.o", asked=0.0, started=410.0, ended=430.0),
+        # nothing waits between 430 and 500: it links
+        event("z.o", asked=500.0, started=530.0, ended=540.0),
+    ]
+    assert summary(told, ["c"])["stalled_s"] == 430.0
+    assert summary(told, ["c"])["held_by"] == ["c"]
+    assert summary([], ["c"])["held_by"] == []
 
 
 STATUS = {
@@ -193,8 +207,21 @@ def test_watch(tmp_path: Path) -> None:
         "waiting": 0,
         "own": 3,
     }
+    assert not watch.held_by
     now[0] = 110.0
     assert watch.latest is None
+
+
+def test_who_held_it(tmp_path: Path) -> None:
+    """The builds are noted that run while ours waits and has nothing."""
+    status = {
+        **STATUS,
+        "running": [{"build": "c", "bytes": 2}],
+        "waiting": [{"build": "b"}],
+    }
+    watch = Watch("b", tmp_path, tmp_path / "m.jsonl", lambda place: status)
+    watch.look()
+    assert watch.held_by == {"c"}
 
 
 def test_watch_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

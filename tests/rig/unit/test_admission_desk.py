@@ -104,6 +104,60 @@ class TestSeveralBuilds:
         started = one.decide(2.0)
         assert started[0] == 10
 
+    @pytest.mark.parametrize("builds", ["ab", "abc"])
+    def test_in_turn_on_one_core(
+        self, machine: Machine, file: Path, builds: str
+    ) -> None:
+        """Where each place is shared, the build served longest ago is next."""
+        one = desk(machine, cores=1, budget=9000 * MIB)
+        for line in range(4):
+            one.ask(line, ask(file, f"big{line}.o", build="a"), 0.0)
+        for number, build in enumerate(builds[1:]):
+            for line in range(4):
+                told = ask(file, f"small{line}.o", build=build)
+                one.ask(10 * (number + 1) + line, told, 0.5)
+        order = []
+        for now in range(1, 7):
+            [line] = one.decide(float(now))
+            order.append(one.compiles[line].build)
+            one.end(line, {"code": 0})
+        assert order == [*builds, *builds, *builds][:6]
+
+    def test_a_place_of_its_own(self, machine: Machine, file: Path) -> None:
+        """A build that waits for half a minute shares the cores, memory allowing."""
+        one = desk(machine, cores=2, budget=2000 * MIB)
+        for line in range(4):
+            one.ask(line, ask(file, f"big{line}.o", build="a"), 0.0)
+        assert one.decide(0.0) == [0, 1]
+        for line in (10, 11):
+            one.ask(line, ask(file, f"small{line - 10}.o", asked=1.0), 1.0)
+        assert one.decide(30.9) == []
+        assert one.decide(31.0) == [10]
+        assert one.decide(32.0) == []
+        # the cores are not shared by more for it
+        one.end(0, {"code": 0})
+        assert one.decide(33.0) == []
+        one.end(10, {"code": 0})
+        assert one.decide(34.0) == [11]
+        one.end(1, {"code": 0})
+        assert one.decide(35.0) == [2]
+
+    def test_no_place_without_memory(self, machine: Machine, file: Path) -> None:
+        """Memory is asked of a build that waited long as well."""
+        one = desk(machine, cores=1, budget=640 * MIB)
+        one.ask(0, ask(file, "big0.o", build="a"), 0.0)
+        assert one.decide(0.0) == [0]
+        one.ask(10, ask(file, "big1.o"), 1.0)
+        assert one.decide(500.0) == []
+
+    def test_alone_it_gets_the_cores(self, machine: Machine, file: Path) -> None:
+        """One build alone never has more compiles than cores, however long it waits."""
+        one = desk(machine, cores=1, budget=9000 * MIB)
+        for line in range(3):
+            one.ask(line, ask(file, f"small{line}.o"), 0.0)
+        assert one.decide(0.0) == [0]
+        assert one.decide(900.0) == []
+
     def test_cap_of_one(self, machine: Machine, file: Path) -> None:
         """A build that may run no more leaves the room to the other."""
         one = desk(machine)
@@ -140,7 +194,7 @@ def test_what_runs_already(machine: Machine, file: Path) -> None:
     """A compile of an earlier service counts with what it holds since it started."""
     one = desk(machine)
     machine.born[55] = 9
-    running = {"started": 2.0, "bytes": 490 * MIB, "child": 55}
+    running = {"started": 2.0, "bytes": 490 * MIB, "child": 55, "owner": 4}
     one.ask(0, ask(file, "big0.o", **running), 12.0)
     one.ask(1, ask(file, "big1.o", asked=11.0), 12.0)
     assert one.used == 490 * MIB
@@ -149,6 +203,7 @@ def test_what_runs_already(machine: Machine, file: Path) -> None:
     assert shown["running"][0] == {
         "object": "big0.o",
         "build": "b",
+        "pid": 4,
         "seconds": 10.0,
         "bytes": 490 * MIB,
         "expected_s": 20,

@@ -147,6 +147,17 @@ class TestWords:
         told = gather(built.record(), None, events=built.events())
         assert "adds up" in words.memory(told)
 
+    def test_waited_for_others(self) -> None:
+        """A build that had to wait for another one says for which and how long."""
+        record = built.record()
+        assert "none ran" not in words.timeline(facts())
+        record["admission"] = {"stalled_s": 463.0, "held_by": ["07-1"]}
+        said = words.timeline(gather(record, None, events=built.events()))
+        assert "For 7 min 43 s none ran, since build 07-1 had the room." in said
+        record["admission"] = {"stalled_s": 463.0, "held_by": 7}
+        said = words.timeline(gather(record, None, events=built.events()))
+        assert "since others had the room." in said
+
     def test_timeline(self) -> None:
         """A long end with one compile is named."""
         assert "For the last 1 min 19 s one ran alone." in words.timeline(facts())

@@ -9,7 +9,16 @@ from dataclasses import replace
 import pytest
 
 from tools.rig.base.console import cells
-from tools.rig.builds.frame import Compile, View, about, lines, plain, shown, tail
+from tools.rig.builds.frame import (
+    Compile,
+    View,
+    about,
+    holders,
+    lines,
+    plain,
+    shown,
+    tail,
+)
 
 GIB = 1 << 30
 MARLIN = "CMakeFiles/_moe_C.dir/csrc/moe/marlin_moe_wna16/sm70_marlin_u8b128_gemm.cu.o"
@@ -116,3 +125,25 @@ def test_names_obey_nobody() -> None:
     """A name cannot move the cursor, and cannot show a secret."""
     assert tail("a\x1b[2Jb\nc.o", 80) == "a?[2Jb?c"
     assert "hunter2" not in tail("x/API_TOKEN=hunter2", 80)
+
+
+def test_holders() -> None:
+    """Each build that has the room is named once, as far as it is told."""
+    status = [{"build": "a\x1b", "pid": 7}, {"build": "a\x1b", "pid": 7}, {}]
+    assert holders(status, 3) == (
+        "waiting: build a? (PID 7) holds 2 of 3 places, "
+        "another build holds 1 of 3 places"
+    )
+    assert holders([{"build": "a", "pid": "x"}], None) == (
+        "waiting: build a holds 1 place"
+    )
+    assert holders([], 2) == ""
+
+
+def test_held() -> None:
+    """Who holds the room stands below the facts, and in a plain line."""
+    held = replace(VIEW, running=(), held="waiting: build x holds 2 of 2 places")
+    assert shown(lines(held, 80, 24))[2] == "  waiting: build x holds 2 of 2 places"
+    assert plain(held).endswith("14 waiting; 12 of 57 from the cache; " + held.held)
+    early = plain(replace(held, total=0, left_s=None))
+    assert early.startswith("  nothing compiled yet, 12 min 5 s; memory ")

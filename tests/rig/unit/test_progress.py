@@ -99,6 +99,33 @@ def test_plain_between_lines() -> None:
     ]
 
 
+def test_waits_for_another_build() -> None:
+    """Before its first compile a build says every half a minute whom it waits for."""
+    out, clock = io.StringIO(), Clock()
+    status = told(
+        ("x.cu.o", "other", 300.0),
+        ("y.cu.o", "other", 20.0),
+        waiting=[{"object": "a.cu.o", "build": "mine", "seconds": 4.0}],
+    )
+    status["cores"] = 2
+    for one in status["running"]:
+        one["pid"] = 77
+    progress = Progress(
+        Console(out, {}), clock, status=lambda: dict(status), build="mine", tick_s=None
+    )
+    with progress:
+        for clock.now in range(1, 62):
+            progress.tick()
+        status["running"] = []
+        for clock.now in range(62, 130):
+            progress.tick()
+    rest = "0 running; 1 waiting; waiting: build other (PID 77) holds 2 of 2 places"
+    assert out.getvalue().splitlines() == [
+        f"  nothing compiled yet, 30 s; memory 3.0 of 22.0 GiB; {rest}",
+        f"  nothing compiled yet, 1 min 0 s; memory 3.0 of 22.0 GiB; {rest}",
+    ]
+
+
 def test_github_folds() -> None:
     """On GitHub the lines lie in the folded group of the step, and nothing is drawn."""
     tty, clock = Tty(), Clock()

@@ -116,6 +116,7 @@ class Launch:
         self.asked = time.monotonic()
         self._events = env.get("RIG_ADMISSION_EVENTS", "")
         cap = env.get("RIG_ADMISSION_CAP", "")
+        owner = env.get("RIG_ADMISSION_OWNER", "")
         ident = f"{os.getpid()}-{int(self.asked * 1000)}"
         self.about: dict[str, object] = {
             "id": ident,
@@ -126,6 +127,7 @@ class Launch:
             "predictions": env.get("RIG_ADMISSION_PREDICTIONS", ""),
             "cap": int(cap) if cap.isdigit() else 0,
             "pid": os.getpid(),
+            "owner": int(owner) if owner.isdigit() else 0,
             "asked": self.asked,
         }
         self.room = Room(folder, self.about)

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tools.rig.base import redact
 from tools.rig.base.console import cells, duration, size
@@ -46,6 +46,8 @@ class View:
     budget: int | None = None
     hits: int = 0
     compiled: int = 0
+    held: str = ""
+    """Who has the room that all of the build waits for."""
 
 
 def about(seconds: float) -> str:
@@ -78,6 +80,9 @@ def lines(view: View, width: int, height: int, encoding: str = "utf-8") -> list[
     facts = _facts(view, width)
     if facts:
         found.append([(facts, "dim")])
+    if view.held:
+        held = f"  {view.held}".encode(encoding, "backslashreplace").decode(encoding)
+        found.append([(_cut(held, width), "yellow")])
     running = sorted(view.running or (), key=lambda c: -c.seconds)
     rest = len(running) - room
     for one in running[: room - 1 if rest > 0 else room]:
@@ -95,7 +100,9 @@ def plain(view: View) -> str:
     words = [duration(view.took_s)]
     if view.left_s is not None and view.done < view.total:
         words.append(f"about {about(view.left_s)} left")
-    line = f"  [{view.done}/{view.total}] "
+    line = (
+        f"  [{view.done}/{view.total}] " if view.total else "  nothing compiled yet, "
+    )
     if view.running is None:
         return f"{line}{_name(view.last).rpartition('/')[2]} ({', '.join(words)})"
     parts = [", ".join(words), *_long(view)]
@@ -105,6 +112,8 @@ def plain(view: View) -> str:
             f"{_name(c.name).rpartition('/')[2]} {duration(c.seconds)}" for c in longest
         ]
         parts.append("longest " + ", ".join(named))
+    if view.held:
+        parts.append(view.held)
     return line + "; ".join(parts)
 
 
@@ -203,6 +212,30 @@ def _name(name: str) -> str:
     name = redact.text(name).removeprefix("CMakeFiles/").removesuffix(".o")
     name = name.replace("/CMakeFiles/", "/")
     return "".join(c if c.isprintable() else "?" for c in name)
+
+
+def holders(running: Iterable[Mapping[str, Any]], places: object) -> str:
+    """Return who holds the room that a build waits for, of which nothing runs.
+
+    Parameters
+    ----------
+    running
+        The entries of the admission's status that are of other builds.
+    places
+        How many may run at once; anything else than a number where that is not told.
+    """
+    counts: dict[tuple[str, object], int] = {}
+    for one in running:
+        who = str(one.get("build") or ""), one.get("pid") or 0
+        counts[who] = counts.get(who, 0) + 1
+    of = f" of {places}" if isinstance(places, int) and places else ""
+    said = []
+    for (build, pid), count in counts.items():
+        name = f"build {_name(build)}" if build else "another build"
+        name += f" (PID {pid})" if isinstance(pid, int) and pid else ""
+        noun = "place" if count == 1 and not of else "places"
+        said.append(f"{name} holds {count}{of} {noun}")
+    return f"waiting: {', '.join(said)}" if said else ""
 
 
 def _shows(encoding: str, char: str) -> bool:

@@ -120,11 +120,15 @@ class Progress:
             return
         with self._lock:
             now, draws = self.clock(), _can_draw(self.console)
-            if not self.total or not (draws or last or now - self._said >= EVERY_S):
+            if not (draws or last or now - self._said >= EVERY_S):
+                return
+            view = self.view()
+            if not self.total and not view.held:
+                # it configures; but a wait for others is told before the first compile
                 return
             self._said = now
             show = self.console.live if draws else self.console.say
-            show(frame.plain(self.view()))
+            show(frame.plain(view))
 
     def view(self) -> View:
         """Return what is known now."""
@@ -145,6 +149,7 @@ class Progress:
                 budget=told.get("budget") if told else None,
                 hits=self._events.hits,
                 compiled=self._events.count,
+                held=self._held(told) if waiting and not running else "",
             )
 
     def __enter__(self) -> Progress:
@@ -218,6 +223,13 @@ class Progress:
         waiting = [str(one["object"]) for one in self._ours(told.get("waiting"))]
         self.eta.status({one.name: now - one.seconds for one in running}, waiting)
         return running, len(waiting)
+
+    def _held(self, told: Mapping[str, Any] | None) -> str:
+        """Return which other builds run while none of our compiles does."""
+        listed = (told or {}).get("running") or ()
+        ours = self.build
+        others = [one for one in listed if ours and one.get("build", ours) != ours]
+        return frame.holders(others, (told or {}).get("cores"))
 
     def _ours(self, told: Any) -> list[Mapping[str, Any]]:
         """Return this build's entries of a list, those that say nothing left out."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ from tools.rig.steps.toolkit import Pair
 _CHUNK = 1 << 20
 _ROOM = 64 << 20
 """Bytes free under which a disk counts as full."""
+_STALLED_S = 5.0
+"""Seconds without a compile that are worth a word."""
 _MANY = 20_000
 """Inodes that a build may have given back since it was told that there are none."""
 
@@ -132,6 +134,17 @@ def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
     )
 
 
+def held_up(record: Mapping[str, Any]) -> str:
+    """Return how long a build could not compile since others did, or nothing."""
+    told = record.get("admission") or {}
+    if (told.get("stalled_s") or 0) < _STALLED_S:
+        return ""
+    others = ", ".join(told.get("held_by") or ())
+    return f"{duration(told['stalled_s'])}, nothing of it ran: " + (
+        f"build {others} compiled" if others else "there was no room for a compile"
+    )
+
+
 def summary(
     console: Console,
     record: dict[str, Any],
@@ -150,6 +163,8 @@ def summary(
     say(f"  environment  {record['environment']}")
     say(f"  proved       {len(codes)} CUDA libraries hold {cards} code")
     say(f"  took         {duration(seconds)}")
+    if waited := held_up(record):
+        say(f"  waited       {waited}")
     if peaks.total:
         one = f"{peaks.process_name} {size(peaks.process)}"
         say(f"  peak memory  {size(peaks.total)} in all; largest: {one}")

@@ -158,7 +158,7 @@ class Compile:
         events = admission.events()
         peaks = {key_of(str(e.get("object"))): e.get("peak_bytes") for e in events}
         self.run.facts.update(
-            admission=summary(events),
+            admission=summary(events, admission.held_by),
             objects=self._objects(peaks),
             peaks=self.peaks.to_json(),
         )

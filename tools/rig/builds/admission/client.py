@@ -15,7 +15,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -118,6 +118,8 @@ class Admission:
             "RIG_ADMISSION_EVENTS": os.fspath(files.events),
             "RIG_ADMISSION_PREDICTIONS": os.fspath(files.predictions),
             "RIG_ADMISSION_CAP": str(cap or 0),
+            # whom the others name that wait for us
+            "RIG_ADMISSION_OWNER": str(os.getpid()),
         }
 
     def __enter__(self) -> Admission:
@@ -145,6 +147,11 @@ class Admission:
     def latest(self) -> dict[str, Any] | None:
         """What the service said a second ago; None when it says nothing."""
         return self._watch.latest
+
+    @property
+    def held_by(self) -> list[str]:
+        """The builds that ran while this one waited and ran nothing."""
+        return sorted(self._watch.held_by)
 
     @property
     def session(self) -> int:
@@ -207,8 +214,22 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": found}
 
 
-def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures of a build's compiles for its record (seconds, bytes)."""
+def summary(
+    events: list[dict[str, Any]], held_by: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the figures of a build's compiles for its record (seconds, bytes).
+
+    ``waited_s`` adds up what each compile waited, in which others of the build ran most
+    of the time; ``stalled_s`` is the time in which none ran and some waited.
+
+    Parameters
+    ----------
+    events
+        Its compiles.
+    held_by
+        The builds that ran meanwhile.
+    """
+    stalled = round(stalled_s(events), 1)
     done = [one for one in events if one.get("code") == 0]
     waited = sum(max(0.0, one["started"] - one["asked"]) for one in done)
     return {
@@ -222,5 +243,22 @@ def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         "compile_s": round(sum(one["seconds"] for one in events), 1),
         "waited_s": round(waited, 1),
+        "stalled_s": stalled,
+        "held_by": [*held_by] if stalled else [],
         "largest_bytes": max((one["peak_bytes"] for one in events), default=0),
     }
+
+
+def stalled_s(events: Sequence[Mapping[str, Any]]) -> float:
+    """Return how long nothing of a build ran though some of its compiles waited."""
+    turns: list[tuple[float, int, int]] = []
+    for one in events:
+        turns += [(one["asked"], 1, 0), (one["started"], -1, 1), (one["ended"], 0, -1)]
+    turns.sort()
+    waiting = running = 0
+    then = found = 0.0
+    for at, asks, runs in turns:
+        if waiting and not running:
+            found += at - then
+        waiting, running, then = waiting + asks, running + runs, at
+    return found

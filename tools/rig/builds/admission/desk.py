@@ -23,9 +23,9 @@ from tools.rig.host.processes import start_time
 _GROWN = 1.1
 """Of what a compile held when memory ran out under it: it is needed at least."""
 
-_MOST_PLANNED = 48
-"""Compiles that are planned with at once; the time of a plan grows with their square
-(10 ms for these on two cores, 200 ms for two hundred, measured)."""
+PATIENCE_S = 30.0
+"""Seconds that a build waits with nothing of its own running before it gets a place
+beside those of the cores: a compile can hold its core for a quarter of an hour."""
 
 _ALONE_AFTER = 2
 """A compile under which memory ran out so often gets all of it."""
@@ -44,6 +44,7 @@ class Compile:
     kills: int = 0
     child: int = 0
     child_start: int | None = None
+    owner: int = 0
     started: float | None = None
     running: Running | None = None
 
@@ -92,6 +93,7 @@ class Desk:
     orphans: list[Compile] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     hits: dict[str, int] = field(default_factory=dict)
+    _served: dict[str, float] = field(default_factory=dict)
     _known: dict[str, tuple[float, Predictions]] = field(default_factory=dict)
 
     def ask(self, line: int, told: Mapping[str, Any], now: float) -> None:
@@ -116,11 +118,12 @@ class Desk:
             int(_number(told.get("needs"), 0) * _GROWN),
         )
         one.kills = int(_number(told.get("kills"), 0))
+        one.owner = int(_number(told.get("owner"), 0))
         self.compiles[line] = one
         if told.get("started") is not None:
             # a clock that all processes of the machine share
             started = min(now, _number(told.get("started"), now))
-            one.start(started)
+            self._begin(one, started)
             self.use(line, told, now)
 
     def use(self, line: int, told: Mapping[str, Any], now: float) -> None:
@@ -169,39 +172,68 @@ class Desk:
     def decide(self, now: float) -> list[int]:
         """Return the connections whose compiles start now.
 
-        Builds take turns: the one with the fewest compiles comes first, or the short
-        ones of a small build would wait for all the long ones of a big one.
+        Builds take turns: the one with the fewest compiles comes first, and of such the
+        one that was served longest ago. Otherwise the short compiles of a small build
+        would wait for all the long ones of a big one.
         """
         started: list[int] = []
         while not any(one.kills >= _ALONE_AFTER for one in self._running()):
             turns = self._turns()
-            chosen = next(filter(None, (self._chosen(asking) for asking in turns)), [])
+            chosen = next(filter(None, (self._chosen(lines) for lines in turns)), [])
+            if not chosen and turns:
+                chosen = self._chosen(turns[0], self._guests(turns[0], now))
             for line in chosen:
-                self.compiles[line].start(now)
+                self._begin(self.compiles[line], now)
             started += chosen
             if not chosen:
                 break
         return started
 
+    def _begin(self, one: Compile, now: float) -> None:
+        one.start(now)
+        self._served[one.build] = max(now, self._served.get(one.build, 0.0))
+
     def _turns(self) -> list[list[int]]:
         """Return who may start now, and who may when none of those does."""
         count = {one.build: self._count(one.build) for one in self.compiles.values()}
-        free = [
-            line
-            for line, one in self.compiles.items()
-            if one.running is None and not (one.cap and count[one.build] >= one.cap)
-        ]
-        least = min((count[self.compiles[line].build] for line in free), default=0)
-        first = [ln for ln in free if count[self.compiles[ln].build] == least]
+        free: dict[str, list[int]] = {}
+        for line, one in self.compiles.items():
+            if one.running is None and not (one.cap and count[one.build] >= one.cap):
+                free.setdefault(one.build, []).append(line)
+        if not free:
+            return []
+        oldest = {b: min(self.compiles[ln].asked for ln in free[b]) for b in free}
+        # a build that was never served comes before all that were
+        first = min(
+            free, key=lambda b: (count[b], self._served.get(b, -math.inf), oldest[b], b)
+        )
         # a build of which nothing runs is not passed by: its turn comes as others end
-        return [first] if least == 0 or len(first) == len(free) else [first, free]
+        if count[first] == 0 or len(free) == 1:
+            return [free[first]]
+        return [free[first], [line for lines in free.values() for line in lines]]
 
-    def _chosen(self, lines: Sequence[int]) -> list[int]:
+    def _guests(self, lines: Sequence[int], now: float) -> int:
+        """Return for how many compiles beyond the cores a build has waited enough.
+
+        The cores are shared then, which slows the others down a little; memory is asked
+        as always. One build alone never gets more than the cores.
+        """
+        running = self._running()
+        build = self.compiles[lines[0]].build
+        patient = now - min(self.compiles[line].asked for line in lines) >= PATIENCE_S
+        full = self.cores <= len(running) < 2 * self.cores
+        alone = all(one.build == build for one in self.compiles.values())
+        if not (patient and full) or alone or self._count(build):
+            return 0
+        return len(running) + 1 - self.cores
+
+    def _chosen(self, lines: Sequence[int], guests: int = 0) -> list[int]:
         """Return which of some compiles start: of several builds one, then we see."""
         asking = [(line, self.compiles[line].waiting()) for line in lines]
         running = [one.running for one in self._running() if one.running]
-        budget, cores = self.budget.bytes, self.cores
-        chosen = policy.choose(running, _pressing(asking), budget, cores)
+        budget, cores = self.budget.bytes, self.cores + guests
+        looked = [one for _, one in asking]
+        chosen = policy.choose(running, policy.pressing(looked), budget, cores)
         line_of = {id(asked): line for line, asked in asking}
         found = [line_of[id(one)] for one in chosen]
         builds = {one.build for one in self.compiles.values() if one.running is None}
@@ -265,23 +297,13 @@ class Desk:
         return {
             "object": one.name,
             "build": one.build,
+            "pid": one.owner,
             "seconds": round(max(0.0, now - since), 1),
             "bytes": one.held,
             "expected_s": round(curve.duration, 1),
             "expected_peak": curve.peak,
             "known": one.expected.known,
         }
-
-
-def _pressing(asking: Sequence[tuple[int, policy.Waiting]]) -> list[policy.Waiting]:
-    """Return those that matter now: urgent or long, and small ones for the gaps."""
-    order = [one for _, one in asking]
-    if len(order) <= _MOST_PLANNED:
-        return order
-    order.sort(key=lambda one: (not one.urgent, -one.curve.duration, one.since))
-    gaps = _MOST_PLANNED // 4
-    long, rest = order[: _MOST_PLANNED - gaps], order[_MOST_PLANNED - gaps :]
-    return [*long, *sorted(rest, key=lambda one: one.curve.peak)[:gaps]]
 
 
 def _number(value: Any, otherwise: float) -> float:

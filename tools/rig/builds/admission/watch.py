@@ -46,6 +46,7 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.build = build
+        self.held_by: set[str] = set()
         self._folder = folder
         self._samples = samples
         self._ask = ask
@@ -85,6 +86,8 @@ class Watch:
         now = self._clock()
         self._latest = (now, found)
         own = [o["bytes"] for o in found["running"] if o["build"] == self.build]
+        if not own and any(o["build"] == self.build for o in found["waiting"]):
+            self.held_by |= {o["build"] for o in found["running"]}
         line = {
             "t": round(now - self._start, 1),
             "used": found["used"],

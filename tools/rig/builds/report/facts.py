@@ -163,6 +163,7 @@ def _timeline(
         "at_once": round(work / wall, 3) if wall else 0.0,
         "alone_at_end_s": round(figures.alone_at_end(turns), 3),
         "waited_s": round(sum(c.waited_s for c in compiles), 3),
+        **figures.stalled(record),
         "note": "" if told else _doubt(record, turns, work),
     }
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from tools.rig.builds.report.sources import Compile, Row, Sample
+from tools.rig.builds.report.sources import Compile, Row, Sample, number
 
 MOST_POINTS = 480
 """Points of a line; more than a screen is wide shows nothing more."""
@@ -154,3 +155,14 @@ def _held(one: Compile, t: float) -> float:
         return 0.0
     before = [held for at, held in one.curve if at <= t - one.start_s]
     return before[-1] if before else one.curve[0][1]
+
+
+def stalled(record: Mapping[str, Any]) -> Row:
+    """Return how long nothing of the build ran, and who did meanwhile."""
+    told = record.get("admission")
+    told = told if isinstance(told, dict) else {}
+    by = told.get("held_by")
+    return {
+        "stalled_s": number(told.get("stalled_s")) or 0.0,
+        "held_by": [str(one) for one in by] if isinstance(by, list) else [],
+    }

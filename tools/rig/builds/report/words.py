@@ -77,6 +77,10 @@ def timeline(facts: Mapping[str, Any]) -> str:
     )
     if line["alone_at_end_s"] > max(5.0, 0.03 * line["seconds"]):
         told += f" For the last {duration(line['alone_at_end_s'])} one ran alone."
+    if line["stalled_s"] > 5:
+        told += f" For {duration(line['stalled_s'])} none ran, since "
+        told += f"build {', '.join(line['held_by'])} " if line["held_by"] else "others "
+        told += "had the room."
     return told
 
 
