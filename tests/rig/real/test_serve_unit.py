@@ -19,8 +19,9 @@ from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot
 from tools.rig.host import systemd
 from tools.rig.host.systemd import Systemd
-from tools.rig.serve import hardening, unit_check
+from tools.rig.serve import hardening, reach, unit_check
 from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.reach import Need
 from tools.rig.serve.units import Launcher
 from tools.rig.steps.serve_unit import Written, serve_unit
 
@@ -123,3 +124,15 @@ def test_faults_are_told(tmp_path: Path) -> None:
     assert any("KilMode" in problem for problem in told.problems)
     if not told.unknown:
         assert any("above 0.1" in problem for problem in told.problems)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask for another user")
+def test_with_the_rights_of_another(tmp_path: Path) -> None:
+    """A folder of root's is closed to nobody, and one that is open is not."""
+    found = reach.with_rights_of(
+        pwd.getpwuid(65534).pw_name,
+        [Need(Path("/"), "rx"), Need(Path("/"), "wx"), Need(tmp_path, "wx")],
+    )
+    assert found is not None
+    assert found[:2] == [None, "/"]
+    assert found[2] is not None

@@ -21,6 +21,7 @@ from tools.rig.base.state import StateRoot
 from tools.rig.host.systemd import Systemd
 from tools.rig.serve import hardening, unit_text, units
 from tools.rig.serve.hardening import Sandbox
+from tools.rig.serve.reach import Need, Reached
 from tools.rig.serve.unit_check import Checked
 from tools.rig.serve.units import Launcher, Wish
 from tools.rig.steps import serve_unit as step
@@ -179,12 +180,19 @@ class Machine:
         self.checked = Checked((), {"rig-qwen.service": 2.4})
         self.stream = io.StringIO()
         self.read: list[Path] = []
+        self.asked: tuple[str, list[Path]] = ("", [])
+        self.closed = Reached()
 
     def check(self, files: Sequence[Path], *, user: bool, limit: float) -> Checked:
         """Stand for the analyser."""
         self.read = [*files]
         assert limit == hardening.LIMIT
         return self.checked
+
+    def reached(self, user: str, wanted: Sequence[Need]) -> Reached:
+        """Stand for what asks with the rights of the server's user."""
+        self.asked = (user, [need.path for need in wanted])
+        return self.closed
 
     def write(self, **more: Any) -> step.Written:
         """Run the step."""
@@ -201,6 +209,7 @@ class Machine:
             start=START,
             ask=lambda: self.systemd,
             check=self.check,
+            reached=self.reached,
             **given,
         )
 
@@ -244,6 +253,41 @@ def test_settings_that_stay_behind_are_named(machine: Machine) -> None:
     assert "VLLM_CACHE_ROOT" not in note
     assert "systemctl --user edit" in " ".join(machine.write(env=env, user=True).notes)
     assert not any("not in the unit" in note for note in machine.write().notes)
+
+
+def test_secrets_are_never_to_be_edited_in(machine: Machine) -> None:
+    """A key of the shell is led to its file, and no advice puts one into a unit."""
+    env = {"VLLM_API_KEY": "s3cret", "NCCL_AUTH_TOKEN": "t", "CUDA_VISIBLE_DEVICES": ""}
+    notes = machine.write(env=env).notes
+    [edit] = [note for note in notes if "systemctl edit" in note]
+    assert "CUDA_VISIBLE_DEVICES;" in edit and "KEY" not in edit and "TOKEN" not in edit
+    assert any("VLLM_API_KEY is set" in n and "--api-key-file" in n for n in notes)
+    assert any("NCCL_AUTH_TOKEN is set" in n and "secret" in n for n in notes)
+
+
+def test_what_its_user_cannot_reach(machine: Machine) -> None:
+    """A server that could not start is told of; so is what nobody could look at."""
+    machine.closed = Reached(("nobody cannot read /root/m",))
+    done = machine.write()
+    assert done.exit_code == ExitCode.FAILED
+    assert done.closed == ("nobody cannot read /root/m",)
+    assert "nobody cannot read /root/m" in machine.stream.getvalue()
+    assert "finds nothing wrong" in machine.stream.getvalue()
+    assert machine.asked[0] == pwd.getpwuid(65534).pw_name
+    machine.closed = Reached(unknown="root alone can ask")
+    done = machine.write()
+    assert done.exit_code == ExitCode.OK
+    assert "root alone can ask" in done.notes
+
+
+def test_installing_works_from_anywhere(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is named from here becomes a whole path in the commands."""
+    monkeypatch.chdir(machine.folder)
+    done = machine.write(output=Path("u u"))
+    assert f"'{machine.folder}/u u/rig-qwen.service'" in done.install[0]
+    assert done.folder == f"{machine.folder}/u u"
 
 
 def test_problems_are_a_failure(machine: Machine) -> None:

@@ -15,6 +15,7 @@ from tools.rig.base import typed
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
+from tools.rig.serve import record
 from tools.rig.steps import (
     capacity,
     commands,
@@ -153,10 +154,14 @@ class TestWritten:
             seams = how["seams"]
             assert seams.machine.port("127.0.0.1", 8000) is None
             assert seams.machine.in_use(None, 0.9) is None
+            assert "VLLM_API_KEY" not in how["env"] and "VLLM_OTHER" in how["env"]
             shared = f" on {how['tp']}" if how.get("tp") else ""
             name = Plan(f"plan of {how['model']} at {how.get('port', '')}{shared}")
             seams.start(console, name, root, foreground=False)
 
+        # a unit or a router starts it later, without what only this shell has
+        desk.patch.setenv("VLLM_API_KEY", "s3cret")
+        desk.patch.setenv("VLLM_OTHER", "1")
         desk.patch.setattr(serve_tp2, "serve_tp2", plan)
         return desk
 
@@ -177,6 +182,17 @@ class TestWritten:
         how = {"look": True, "user": False, "run_as": "", "output": ""}
         serving.serve_unit(desk.console, {"name": "x"}, "", **how, **CLI)
         assert desk.calls[-1][0] == (desk.console, desk.root, "x")
+
+    def test_look_at_which(self, desk: Desk) -> None:
+        """Without a name the servers are named, and none is taken for granted."""
+        how = {"look": True, "user": False, "run_as": "", "output": ""}
+        for known, what in (([], "which server\\?"), (["a", "b"], "server: a or b")):
+            found = [SimpleNamespace(name=name) for name in known]
+            desk.patch.setattr(record, "listing", lambda root, found=found: found)
+            with pytest.raises(UsageError, match=what) as told:
+                serving.serve_unit(desk.console, {"name": ""}, "", **how, **CLI)
+            name = known[0] if known else "NAME"
+            assert told.value.hint == f"invoke serve-unit --look --name {name}"
 
     def test_router(self, planned: Desk) -> None:
         """Models are planned each at a port of its own; running servers are named."""

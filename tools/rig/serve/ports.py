@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tools.rig.base.errors import UsageError
 from tools.rig.serve.folder import Problem
+from tools.rig.serve.foreign import shown
 
 HIGHEST = 65535
 USUAL = 8000
@@ -25,10 +26,12 @@ def number(flag: str, word: str) -> int:
     UsageError
         When it is none.
     """
-    if word.isascii() and word.isdigit() and 0 < int(word) <= HIGHEST:
-        return int(word)
+    # Python converts no text with some thousands of digits
+    found = int(word) if word.isascii() and word.isdigit() and len(word) < 20 else 0
+    if 0 < found <= HIGHEST:
+        return found
     raise UsageError(
-        f"--{flag} {word} is no port",
+        f"--{flag} {shown(word)} is no port",
         usual=f"Ports are whole numbers from 1 to {HIGHEST}; 0 would be any of them.",
         hint=f"--{flag} {USUAL}",
     )

@@ -254,4 +254,6 @@ def _share(planned: Planned, parser: Parser) -> float:
 
 def _whole(planned: Planned, dest: str) -> int:
     given = planned.options.last(dest)
-    return int(given.value) if given is not None and given.value.isdecimal() else 0
+    word = given.value if given is not None else ""
+    # Python converts no text with some thousands of digits
+    return int(word) if word.isdecimal() and len(word) < 20 else 0

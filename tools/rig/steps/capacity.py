@@ -14,6 +14,7 @@ from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus
+from tools.rig.serve import amounts
 from tools.rig.serve import capacity as planning
 from tools.rig.serve import model as models
 from tools.rig.serve.capacity import Capacity, Options
@@ -26,6 +27,12 @@ bits that the fork's README names for V100."""
 
 WIDER = (1, 2, 4, 8)
 """Numbers of cards that are tried where the model does not fit."""
+
+MOST = (1 << 30) - 1
+"""The largest number of any option: the largest card has less than a TiB, and nobody
+counts tokens in billions."""
+
+_HINT = "invoke capacity --model FOLDER --tp 2 --memory 16"
 
 
 @dataclass(frozen=True)
@@ -161,24 +168,16 @@ def capacity(
 
 
 def _whole(flag: str, word: str, other: int) -> int:
-    number = _number(flag, word, other)
-    if number != int(number):
-        raise UsageError(f"--{flag} {word} is not a whole number")
-    return int(number)
+    return amounts.whole(flag, word, 1, MOST, hint=_HINT) if word else other
 
 
 def _number(flag: str, word: str, other: float) -> float:
-    try:
-        number = float(word) if word else float(other)
-    except ValueError:
-        number = -1.0
-    # the largest card has less than a TiB, and nobody counts tokens in billions
-    if not 0 <= number < 1 << 30 or (word and number == 0):
-        raise UsageError(
-            f"--{flag} {word} is not a number above 0",
-            hint="invoke capacity --model FOLDER --tp 2 --memory 16",
-        )
-    return number
+    if not word:
+        return other
+    found = amounts.number(flag, word, MOST, hint=_HINT)
+    if not found:
+        raise UsageError(f"--{flag} {word} is not a number above 0", hint=_HINT)
+    return found
 
 
 def _smallest(found: Gpus) -> int:
@@ -188,7 +187,7 @@ def _smallest(found: Gpus) -> int:
     raise UsageError(
         "how much memory a card has is not known here"
         + (f": {found.reason}" if found.reason else ""),
-        hint="invoke capacity --model FOLDER --tp 2 --memory 16",
+        hint=_HINT,
     )
 
 

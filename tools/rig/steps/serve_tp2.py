@@ -19,6 +19,7 @@ from tools.rig.builds import generations
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus
 from tools.rig.serve import (
+    amounts,
     config_file,
     parser,
     planning,
@@ -37,6 +38,11 @@ from tools.rig.steps.scene import Scene
 
 LIST = "list"
 """The word for ``--preset`` that lists them."""
+
+RANKS = 65535
+"""The most of either kind that are asked for; no plan comes near."""
+
+DAY_S = 86400
 
 
 @dataclass(frozen=True)
@@ -128,8 +134,8 @@ def serve_tp2(
     wish = Wish(
         model=checked_path(model).expanduser().absolute(),
         environment=place,
-        tensor=_whole("tp", tp),
-        pipeline=_whole("pp", pp),
+        tensor=amounts.whole("tp", tp, 1, RANKS) if tp else None,
+        pipeline=amounts.whole("pp", pp, 1, RANKS) if pp else None,
         name=name,
         served_name=served_name,
         host=host,
@@ -138,9 +144,9 @@ def serve_tp2(
         presets=presets.chosen(preset),
         api_key_file=_file(api_key_file),
         insecure=insecure,
-        drain_s=_seconds("drain", drain, planning.DRAIN_S),
+        drain_s=_seconds("drain", drain) if drain else planning.DRAIN_S,
     )
-    patience = _seconds("timeout", timeout, int(serve.READY_S)) or int(serve.READY_S)
+    patience = _seconds("timeout", timeout or "0") or int(serve.READY_S)
     folder = models.read(wish.model)
     with console.step("asking vLLM for its options"):
         known = ask.ask(place / "bin" / "python", root, env=env)
@@ -254,17 +260,5 @@ def _file(word: str) -> Path | None:
     return checked_path(word).expanduser().absolute() if word else None
 
 
-def _whole(flag: str, word: str) -> int | None:
-    if not word:
-        return None
-    if not word.isdecimal() or not 0 < int(word) < 65536:
-        raise UsageError(f"--{flag} {word} is not a whole number above 0")
-    return int(word)
-
-
-def _seconds(flag: str, word: str, other: int) -> int:
-    if not word:
-        return other
-    if not word.isdecimal() or int(word) > 86400:
-        raise UsageError(f"--{flag} {word} is no number of seconds", hint="0 to 86400")
-    return int(word)
+def _seconds(flag: str, word: str) -> int:
+    return amounts.whole(flag, word, 0, DAY_S, hint=f"--{flag} 0 to {DAY_S}")

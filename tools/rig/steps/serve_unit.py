@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import shlex
@@ -19,19 +18,22 @@ from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.state import StateRoot, write_text
 from tools.rig.host import systemd
 from tools.rig.host.systemd import Systemd
-from tools.rig.serve import hardening, unit_check, unit_text, units
+from tools.rig.serve import hardening, reach, unit_check, unit_notes, unit_text, units
 from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.reach import Need, Reached
 from tools.rig.serve.unit_check import Checked
 from tools.rig.serve.units import Launcher, Units, Wish
 
 _PATHS = ("model", "environment", "api_key_file", "source")
-_SETTINGS_OF_SERVERS = ("VLLM_", "NCCL_", "CUDA_", "PYTORCH_")
 _PASSED_ON = ("ONECAT_", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
 
 
 @dataclass(frozen=True)
 class Written:
-    """What ``serve-unit`` wrote; ``install`` are the commands that bring it to life."""
+    """What ``serve-unit`` wrote; ``install`` are the commands that bring it to life.
+
+    ``problems`` are the analyser's; ``closed`` is what the server's user cannot reach.
+    """
 
     folder: str
     files: tuple[str, ...]
@@ -40,11 +42,12 @@ class Written:
     unknown: str
     notes: tuple[str, ...]
     install: tuple[str, ...]
+    closed: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """1 when the analyser found something wrong."""
-        return ExitCode.FAILED if self.problems else ExitCode.OK
+        """1 when something is wrong with them, or the server could not start."""
+        return ExitCode.FAILED if self.problems or self.closed else ExitCode.OK
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -111,6 +114,7 @@ def serve_unit(
     env: Mapping[str, str] | None = None,
     ask: Callable[[], Systemd] = systemd.read,
     check: Callable[..., Checked] = unit_check.check,
+    reached: Callable[[str, Sequence[Need]], Reached] = reach.look,
 ) -> Written:
     """Write a service for a server and a timer that restarts it when it hangs.
 
@@ -135,8 +139,9 @@ def serve_unit(
         Seconds that the server may take until it is ready.
     env
         Our own environment when None.
-    ask, check
-        What looks at this machine's systemd, and what reads the files.
+    ask, check, reached
+        What looks at this machine's systemd, what reads the files, and what looks
+        whether the server's user can reach what it needs.
 
     Raises
     ------
@@ -171,19 +176,25 @@ def serve_unit(
             systemd=found.version if found.booted else None,
         )
     )
-    folder = output or root.make(root.path / "units") / made.name
+    # as a whole path: the commands that install them are typed anywhere
+    folder = output.absolute() if output else root.make(root.path / "units") / made.name
     files = [folder / name for name in made.files]
     for name, text in made.files.items():
         write_text(folder / name, text)
     judged = check(files, user=user, limit=hardening.LIMIT)
+    seen = reached(who, reach.needs(plan, start, root.path))
+    notes = [*made.notes, *unit_notes.of_owner(root, who)]
+    notes += [seen.unknown] if seen.unknown else []
+    notes += unit_notes.left_out(env, made, user=user)
     done = Written(
         folder=os.fspath(folder),
         files=tuple(map(os.fspath, files)),
         exposure=judged.exposure,
         problems=_counted(judged, user and bool(found.no_namespaces)),
         unknown=judged.unknown,
-        notes=(*made.notes, *_owner_note(root, who), *_left_out(env, made, user)),
+        notes=tuple(notes),
         install=tuple(install(made, folder, user=user)),
+        closed=seen.problems,
     )
     _show(console, done)
     return done
@@ -253,33 +264,6 @@ def _passed_on(env: Mapping[str, str], root: StateRoot) -> dict[str, str]:
     return {**given, "ONECAT_LOCAL_ROOT": os.fspath(root.path)}
 
 
-def _left_out(env: Mapping[str, str], made: Units, user: bool) -> list[str]:
-    """Return what is to be said of our own settings that a unit does not take along.
-
-    They may be secret or meant for today; who wants them for ever says so.
-    """
-    text = made.files[made.service]
-    names = sorted(
-        name
-        for name in env
-        if name.startswith(_SETTINGS_OF_SERVERS) and f"{name}=" not in text
-    )
-    if not names:
-        return []
-    control = "systemctl --user" if user else "sudo systemctl"
-    way = f"{control} edit {made.service}, [Service], Environment=NAME=VALUE"
-    return [f"set here and not in the unit: {', '.join(names)}; to keep them: {way}"]
-
-
-def _owner_note(root: StateRoot, run_as: str) -> list[str]:
-    """Return what is to be said where the server could not write its state."""
-    with contextlib.suppress(KeyError, OSError):
-        owner = pwd.getpwuid(root.path.stat().st_uid).pw_name
-        if run_as and owner != run_as:
-            return [f"{root.path} is {owner}'s: {run_as} must be able to write there"]
-    return []
-
-
 def _counted(judged: Checked, opened: bool) -> tuple[str, ...]:
     """Return what counts: a user's unit without namespaces cannot be closed in more."""
     return tuple(p for p in judged.problems if not (opened and ": exposure " in p))
@@ -290,7 +274,7 @@ def _show(console: Console, done: Written) -> None:
         exposure = done.exposure.get(Path(file).name)
         told = "" if exposure is None else f" (exposure {exposure})"
         console.say(f"  {file}{told}")
-    for problem in done.problems:
+    for problem in (*done.closed, *done.problems):
         console.mark("fail", problem)
     if done.unknown:
         console.mark("unknown", done.unknown)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -93,10 +94,11 @@ def serve_unit(
     from tools.rig.steps import serve_unit as step
 
     if look:
-        return serve_look.serve_look(console, _root_of_servers(), str(typed["name"]))
+        root = _root_of_servers()
+        return serve_look.serve_look(console, root, _named(root, str(typed["name"])))
     plan, root = _planned(console, typed, rest, cli)
     options = step.typed({**typed, **cli})
-    file = checked_path(output) if output else None
+    file = _file(output)
     return step.serve_unit(
         console,
         plan,
@@ -138,7 +140,7 @@ def serve_router(
         insecure=typed["insecure"],
         certificate=_file(typed["certificate"]),
         certificate_key=_file(typed["certificate_key"]),
-        memory=int(_seconds("memory", typed["memory"]) * GIB * cards.USABLE),
+        memory=int(_gib("memory", typed["memory"]) * GIB * cards.USABLE),
         idle_s=int(_seconds("idle", typed["idle"])),
     )
     root = _root_of_servers() if servers or not models else None
@@ -157,7 +159,7 @@ def serve_router(
     assert root is not None
     if servers or not models:
         backends += step.running(root, servers)
-    file = checked_path(output) if output else None
+    file = _file(output)
     return step.serve_router(console, root, backends, wish, output=file)
 
 
@@ -177,7 +179,7 @@ def _planned(
     console: Console, typed: Mapping[str, Any], rest: str, cli: dict[str, str]
 ) -> tuple[ServePlan, StateRoot]:
     """Return the plan of a server that is not started now."""
-    from tools.rig.serve import preflight
+    from tools.rig.serve import preflight, safe
     from tools.rig.steps import serve_tp2 as step
 
     plans: list[ServePlan] = []
@@ -191,7 +193,10 @@ def _planned(
     )
     seams = replace(step.Seams(), start=keep, machine=machine)
     found, root = _stage(console, typed, cli)
-    step.serve_tp2(console, found, root, **typed, rest=_words(rest), seams=seams)
+    # who starts it later, a unit or a router, has no key of this shell
+    env = {k: v for k, v in os.environ.items() if k != safe.KEY}
+    words = _words(rest)
+    step.serve_tp2(console, found, root, **typed, rest=words, env=env, seams=seams)
     return plans[0], root
 
 
@@ -202,6 +207,20 @@ def _root_of_servers() -> StateRoot:
             "no server was ever started here", hint="invoke serve-tp2 --help"
         )
     return known
+
+
+def _named(root: StateRoot, name: str) -> str:
+    """Return the name of a server; a look that restarts one never guesses which."""
+    from tools.rig.serve import record as records
+
+    if name:
+        return name
+    known = [one.name for one in records.listing(root)]
+    there = ": " + " or ".join(known) if known else ""
+    raise UsageError(
+        f"which server{there}?",
+        hint=f"invoke serve-unit --look --name {shlex.quote([*known, 'NAME'][0])}",
+    )
 
 
 def _words(rest: str) -> list[str]:
@@ -227,11 +246,13 @@ def _file(word: str) -> Path | None:
     return checked_path(word).expanduser().absolute() if word else None
 
 
+def _gib(flag: str, word: str) -> float:
+    from tools.rig.serve import amounts
+
+    return amounts.number(flag, word or "0", 999_999, hint=f"--{flag} 16")
+
+
 def _seconds(flag: str, word: str) -> float:
-    try:
-        number = float(word or 0)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e6:
-        raise UsageError(f"--{flag} {word} is no number of that kind")
-    return number
+    from tools.rig.serve import amounts
+
+    return amounts.number(flag, word or "0", 999_999, hint=f"--{flag} 60")
