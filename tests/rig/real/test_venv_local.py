@@ -24,8 +24,9 @@ from tools.rig.base.errors import CannotError, ExitCode, InUseError, StepFailed
 from tools.rig.base.state import SENTINEL, write_json
 from tools.rig.builds import place, survey
 from tools.rig.builds.candidates import GIB
+from tools.rig.builds.generation import Generation
 from tools.rig.host import look, pythons, storage
-from tools.rig.steps import venv
+from tools.rig.steps import gone, venv
 
 pytestmark = pytest.mark.real
 
@@ -430,3 +431,14 @@ class TestBroken:
 def test_the_fork_needs_what_is_said() -> None:
     """The default is what the measured build took, with a margin."""
     assert venv.NEED_BYTES == 12 * GIB
+
+
+def test_a_checkout_that_is_gone(tmp_path: Path) -> None:
+    """The real look tells a moved checkout from one that is there."""
+    one = Generation("a", tmp_path, checkout=str(tmp_path / "above" / "c"))
+    (tmp_path / "above" / "c").mkdir(parents=True)
+    assert not gone.is_gone([one], look.disk)
+    (tmp_path / "above" / "c").rmdir()
+    assert not gone.is_gone([one], look.disk)
+    (tmp_path / "above" / "other").mkdir()
+    assert gone.is_gone([one], look.disk)

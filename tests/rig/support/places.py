@@ -14,9 +14,19 @@ from tests.rig.support.power import Layer
 from tools.rig.base.state import SENTINEL, StateRoot
 from tools.rig.builds import generations
 from tools.rig.builds.generation import Generation
+from tools.rig.host.look import Disk
+from tools.rig.host.storage import Mount
 
 PLACE = "check-out-1234"
 HEAD = "a" * 40
+MOUNT = Mount(Path("/"), "ext4", "/dev/sda", "rw", "8:1")
+
+
+def disk(path: Path, measure_s: float = 0) -> Disk:
+    """Stand for the look at a disk, without its process."""
+    there = path.is_dir()
+    empty = not (there and any(path.iterdir()))
+    return Disk(path, path, MOUNT, exists=there, empty=empty)
 
 
 class Town:

@@ -171,7 +171,8 @@ def test_venv(desk: Desk) -> None:
     locks: list[list[Path]] = []
     asked: list[Any] = []
 
-    def act(placing: Any, console: Any, *, env: Any, before_moving: Any) -> Environment:
+    def act(placing: Any, console: Any, *, before_moving: Any, **how: Any) -> Any:
+        assert how["relink"]
         locks.append(sorted(at.root.venvs.glob(".*.json")))
         before_moving()
         return Environment(

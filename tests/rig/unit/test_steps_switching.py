@@ -18,6 +18,7 @@ import pytest
 
 from tests.rig.support import fakescene
 from tests.rig.support.fakescene import Stage, report, scene
+from tests.rig.support.places import disk
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError, StepFailed, UsageError
 from tools.rig.builds import generations, record
@@ -391,7 +392,8 @@ class TestList:
             used = seen is not None and targets.venv.name == play.active
             return seen if used and seen is not None else ScanResult()
 
-        return listing.builds(play.console, play.at.root, look=look).to_json()
+        found = listing.builds(play.console, play.at.root, look=look, disk=disk)
+        return found.to_json()
 
     def test_states(self, play: Play) -> None:
         """In force, before, kept; by whom; and what failed is there too."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tools.rig.base.console import Console, size, table
@@ -16,6 +16,8 @@ from tools.rig.builds.generations import Generation, Placed
 from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult
 from tools.rig.guard.targets import Targets
+from tools.rig.host import look as looks
+from tools.rig.steps import gone
 from tools.rig.steps.pruning import users
 
 HEAD = ("BUILD", "RESULT", "COMMIT", "TOOLKIT", "SIZE", "VERIFIED", "STATE", "REMARK")
@@ -37,6 +39,7 @@ def builds(
     root: StateRoot | None,
     *,
     look: Callable[[Targets], ScanResult] = gate.look_at,
+    disk: Callable[..., looks.Disk] = looks.disk,
 ) -> Builds:
     """List the builds below a state root, and say which of them is used by whom.
 
@@ -44,11 +47,11 @@ def builds(
     ----------
     root
         The state root, or None where there is none yet.
-    look
-        The scan.
+    look, disk
+        The scan, and the look at a checkout.
     """
     records = record.listing(root) if root else []
-    places = _places(root) if root else []
+    places = [_place(root, name, disk) for name in gone.places(root)] if root else []
     kept = {g.id: g for place in places for g in place.kept}
     by = users([g for g in kept.values() if g.complete], look)
     known = {str(r.get("id")) for r in records}
@@ -84,15 +87,7 @@ class _Place:
     waiting: str = ""
 
 
-def _places(root: StateRoot) -> list[_Place]:
-    try:
-        folders = sorted(p for p in root.generations.iterdir() if p.is_dir())
-    except FileNotFoundError:
-        return []
-    return [_place(root, folder.name) for folder in folders]
-
-
-def _place(root: StateRoot, name: str) -> _Place:
+def _place(root: StateRoot, name: str, disk: Callable[..., looks.Disk]) -> _Place:
     """Look at one place; what is wrong with it must not hide the others."""
     problems: list[RigError] = []
     waiting, note = "", Placed()
@@ -109,7 +104,11 @@ def _place(root: StateRoot, name: str) -> _Place:
         if found is not None:
             how = "finished" if found.phase == "switch" else "undone"
             waiting = f"a switch was interrupted, and is {how} by the next command"
-    return _Place(name, generations.listing(root, name, note=note), problems, waiting)
+    known = generations.listing(root, name, note=note)
+    if gone.is_gone(known, disk):
+        # nobody can run from there, so nothing is in force
+        known = [replace(one, active=False, previous=False) for one in known]
+    return _Place(name, known, problems, waiting)
 
 
 def _broken(place: _Place, exc: RigError) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult
 from tools.rig.guard.targets import Targets
 from tools.rig.host import storage
+from tools.rig.steps import gone as elsewhere
 from tools.rig.steps.scene import Scene
 
 Look = Callable[[Targets], ScanResult]
@@ -58,14 +59,18 @@ def prune(
         free, _ = storage.free(root.path)
         keep = found.settings.keep_builds
         need = max(0, NEED_AGAIN_BYTES - free)
+        freed = elsewhere.prune(
+            console, root, place, keep, need, lambda some: users(some, look)
+        )
+        need = max(0, need - freed)
         asked = generations.prune(known, keep, need, (spare,))
         in_use = users([g for g in known if g.id in asked], look)
         gone = generations.prune(known, keep, need, (spare, *in_use))
         for one in known:
             if one.id in gone:
                 generations.remove(root, place, one.id)
-                freed = f", {size(one.own_bytes)} freed" if one.own_bytes else ""
-                console.mark("ok", f"old build {one.id} removed{freed}")
+                room = f", {size(one.own_bytes)} freed" if one.own_bytes else ""
+                console.mark("ok", f"old build {one.id} removed{room}")
     except StepFailed as exc:
         console.mark("warn", f"old builds stay: {exc.what}")
 
