@@ -167,6 +167,8 @@ def activate(
 
     here = scene(console, cli, lay_out=False, python=False)
     found = linked.with_builds(here, name)
+    if found is not here:
+        console.say(f"looking at {found.environment}")
     wish = Wish(when_free, bool(found.settings.force), any_commit)
     return step.activate(console, found, name, wish, prove=step.prover(console, found))
 
@@ -195,39 +197,10 @@ def in_use(console: Console, **cli: str) -> Any:
 
 def verify(console: Console, **cli: str) -> Any:
     """Check an environment that is there."""
-    from tools.rig.steps import toolkit as chain
-    from tools.rig.steps import verify as step
+    from tools.rig.steps import proving as step
 
     found = scene(console, cli, lay_out=False, python=False)
-    environment, profile = found.environment, found.profile
-    checkout: Path | None = found.checkout
-    roots = [found.root]
-    other = linked.to_prove(found)
-    if other is not None:
-        environment, profile, checkout = other
-        console.say(f"looking at {environment}, where .venv points")
-        # what it was built with lies in its own root
-        roots.insert(0, StateRoot(environment.parent.parent))
-    python = environment / "bin" / "python"
-    if not os.path.exists(python):
-        for place in (python, found.placing.link / "bin" / "python"):
-            access.need_open(place, "sudo -u {owner} invoke verify")
-        raise CannotError(
-            f"there is no environment at {environment}", hint="invoke build-sm70"
-        )
-    plans = (chain.plan(found.settings, profile, root, found.env) for root in roots)
-    kit = next((pair.toolkit for pair in plans if pair.toolkit), None)
-    if kit is None:
-        raise CannotError("no cuobjdump to check with", hint="invoke cuda-toolkit")
-    report = step.verify(
-        console,
-        python=python,
-        profile=profile,
-        cuobjdump=kit.cuobjdump,
-        checkout=checkout,
-    )
-    if not report.ok:
-        console.say(f"hint: {step.failure(report).hint}")
+    report = step.prove(console, found)
     return Data(report.to_json(), ExitCode.OK if report.ok else ExitCode.FAILED)
 
 
@@ -307,6 +280,9 @@ def scene(
     settings = settings_for(cli)
     # a command that lays nothing out only reads
     seams = scenes.Seams() if lay_out else scenes.Seams(facts=_facts_to_read)
+    if not (lay_out or python):
+        # what looks at an environment needs nothing that could be built
+        seams = replace(seams, find_target=linked.target_of)
     if settings.local_root is not None and not lay_out:
         access.need_open(settings.local_root / "venvs")
     return scenes.find(console, settings, lay_out=lay_out, python=python, seams=seams)

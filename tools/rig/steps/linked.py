@@ -13,12 +13,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.rig.base.config import Settings
+from tools.rig.base.errors import UsageError
 from tools.rig.base.state import SENTINEL, StateRoot, home_of
-from tools.rig.builds import generations, record
+from tools.rig.builds import generations, record, target
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.builds.profile import Profile
-from tools.rig.builds.target import HERE
+from tools.rig.builds.target import HERE, Target
 from tools.rig.host import look
 from tools.rig.host.look import Checkout
 from tools.rig.steps.scene import Scene
@@ -92,9 +94,9 @@ def of_scene(found: Scene) -> list[Linked]:
 def with_builds(found: Scene, name: str = "") -> Scene:
     """Return the scene whose builds are meant.
 
-    That is the one that holds the build called `name`; without a name the one that a
-    checkout's ``.venv`` leads to, where only the sample is here: ``verify`` and
-    ``in-use`` look at that one, too.
+    That is the one that holds the build called `name`; without a name the one that
+    ``verify`` and ``in-use`` look at: where only the sample is here, or nothing was
+    built in this root, that is where a ``.venv`` leads to.
 
     Parameters
     ----------
@@ -108,14 +110,47 @@ def with_builds(found: Scene, name: str = "") -> Scene:
             if its is not None:
                 return _elsewhere(found, found.root, place, Path(its.checkout or "/"))
         return found
-    others = of_scene(found) if found.settings.source is None else []
-    first = found.is_sample or not _has_builds(found.root, found.environment.name)
-    for other in others if first else []:
+    if not found.is_sample and _has_builds(found.root, found.environment.name):
+        return found
+    # the sample may have been built as well, and is not what verify takes
+    for other in sorted(of_scene(found), key=lambda one: one.checkout != HERE):
         folder = other.environment
         root = StateRoot(folder.parent.parent)
-        if _has_builds(root, folder.name):
+        # a link may have come along from another checkout
+        if not found.is_sample and folder.name != found.environment.name:
+            continue
+        if _has_builds(root, folder.name) and _meant(found, other):
             return _elsewhere(found, root, folder.name, other.checkout)
     return found
+
+
+def _meant(found: Scene, other: Linked) -> bool:
+    """Say whether an environment is of the project that is asked for, if one is."""
+    asked, its = found.settings.profile, other.profile()
+    return not asked or its is None or profiles.load(asked).project == its.project
+
+
+def target_of(settings: Settings) -> Target:
+    """Return what is meant by a command that looks at an environment.
+
+    A folder that is named and holds no target may have got one from a wheel.
+
+    Raises
+    ------
+    UsageError
+        See :func:`tools.rig.builds.target.find`.
+    """
+    try:
+        return target.find_here(settings)
+    except UsageError:
+        if settings.source is None or not os.path.isdir(settings.source):
+            raise
+        its = of(settings.source)
+        profile = None if its is None else its.profile()
+        asked = profiles.load(settings.profile) if settings.profile else profile
+        if its is None or profile is None or asked.project != profile.project:
+            raise
+        return Target(its.checkout, asked)
 
 
 def _places(root: StateRoot) -> list[str]:
