@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable
 
 SHM = "/dev/shm"
@@ -38,8 +39,15 @@ def mapped(
 
 
 def remove(files: dict[str, int], proc: str = "/proc", folder: str = SHM) -> list[str]:
-    """Delete those of `files` that are still the same, ours and mapped by nobody."""
-    here = {path: inode for path, inode in files.items() if _is_ours(path, inode)}
+    """Delete those of `files` that are still the same, ours and mapped by nobody.
+
+    Their names come out of a record: what does not lie in the folder itself is none.
+    """
+    here = {
+        path: inode
+        for path, inode in files.items()
+        if _lies_in(path, folder) and _is_ours(path, inode)
+    }
     if not here:
         return []
     everybody = [int(name) for name in os.listdir(proc) if name.isdigit()]
@@ -52,9 +60,15 @@ def remove(files: dict[str, int], proc: str = "/proc", folder: str = SHM) -> lis
     return removed
 
 
+def _lies_in(path: str, folder: str) -> bool:
+    head, _, name = path.rpartition("/")
+    return head == folder and name not in ("", ".", "..")
+
+
 def _is_ours(path: str, inode: int) -> bool:
     try:
         facts = os.lstat(path)
     except OSError:
         return False
-    return facts.st_ino == inode and facts.st_uid == os.getuid()
+    ours = facts.st_ino == inode and facts.st_uid == os.getuid()
+    return ours and stat.S_ISREG(facts.st_mode)
