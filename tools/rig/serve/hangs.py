@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tools.rig.base.errors import RigError
-from tools.rig.base.state import StateRoot, read_json, write_json
+from tools.rig.base.state import StateRoot, write_json
 from tools.rig.serve import record as records
+from tools.rig.serve import record_file
 
 FIRST_S = 600.0
 """Seconds between the first restart and the second; each later one waits twice as
@@ -43,9 +44,9 @@ def recent(restarts: Sequence[float], now: float) -> list[float]:
 def load(root: StateRoot, name: str) -> list[float]:
     """Return when a server was restarted because it hung; nothing readable is none."""
     with contextlib.suppress(RigError):
-        found = read_json(_path(root, name))
+        found = record_file.read(_path(root, name))
         if isinstance(found, list):
-            return [float(at) for at in found if isinstance(at, (int, float))]
+            return [float(at) for at in found if record_file.fits(at, float)]
     return []
 
 

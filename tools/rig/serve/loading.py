@@ -10,6 +10,8 @@ from pathlib import Path
 
 import regex as re
 
+from tools.rig.serve import foreign
+
 _MOST = 1 << 20
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bversion v?(?P<a>\d+\.\d\S*)\s*$"), "vLLM {a} starts"),
@@ -63,7 +65,7 @@ class Follower:
         """Return the new whole lines; none where there is no log yet."""
         data = b""
         try:
-            with self.log.open("rb") as fh:
+            with foreign.opened(self.log) as fh:
                 inode = os.fstat(fh.fileno()).st_ino
                 if inode != self._inode:
                     data += self._end_of_old()
@@ -80,7 +82,7 @@ class Follower:
     def _end_of_old(self) -> bytes:
         old = self.log.with_name(f"{self.log.name}.1")
         try:
-            with old.open("rb") as fh:
+            with foreign.opened(old) as fh:
                 if self._inode and os.fstat(fh.fileno()).st_ino == self._inode:
                     fh.seek(self._at)
                     return fh.read()

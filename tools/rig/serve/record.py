@@ -11,115 +11,27 @@ import contextlib
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tools.rig.base import daemon
 from tools.rig.base.errors import RigError, StepFailed, UsageError
-from tools.rig.base.state import StateRoot, read_json, write_json
+from tools.rig.base.state import StateRoot, write_json
 from tools.rig.host import processes
+from tools.rig.serve import record_file
 from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.server import (
+    DRAINING,
+    STOPPING,
+    TOKEN,
+    Identity,
+    ServerRecord,
+    parsed,
+)
 
-TOKEN = "RIG_SERVER"
-"""Variable in the environment of everything that belongs to a server."""
+__all__ = ["DRAINING", "STOPPING", "TOKEN", "Identity", "ServerRecord"]
 
 _SEEN = ("members", "shm", "sample")
-
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "int": int,
-    "str": str,
-    "float": (int, float),
-    "list": list,
-    "dict": dict,
-    "None": type(None),
-}
-
-Identity = tuple[int, int]
-"""A process: its pid and when it started, in clock ticks since boot."""
-
-
-@dataclass
-class ServerRecord:
-    """One server.
-
-    Attributes
-    ----------
-    pid, start_ticks
-        The API server.
-    session, session_ticks
-        The leader of its session, which is ours alone. 0: it shares somebody else's
-        session, and only the processes in `members` are its own.
-    boot_id
-        Of the boot that all these numbers belong to.
-    uid
-        Whose it is.
-    token
-        Stands in the environment of its processes.
-    baseline
-        For each card the bytes that were used, and by which pids, before it started.
-    members
-        Its processes when they were last looked at.
-    shm
-        Files in /dev/shm that they mapped then, with their inodes.
-    roles
-        How many processes of each role there were when it was ready.
-    sample
-        When its tokens were last counted (``at``), how many there were (``made``), and
-        since when there are so many (``since``).
-    started, ready
-        Seconds since 1970; None: not yet.
-    state_of_stop
-        Empty, ``draining`` or ``stopping``.
-    """
-
-    name: str
-    model: str
-    served_name: str
-    pid: int
-    start_ticks: int
-    session: int
-    session_ticks: int
-    boot_id: str
-    uid: int
-    token: str
-    port: int
-    host: str
-    cards: list[int]
-    baseline: dict[str, Any]
-    environment: str
-    log: str
-    started: float
-    version: str = ""
-    api_key_file: str | None = None
-    drain_s: int = 0
-    roles: dict[str, int] = field(default_factory=dict)
-    members: list[Identity] = field(default_factory=list)
-    shm: dict[str, int] = field(default_factory=dict)
-    sample: dict[str, float] = field(default_factory=dict)
-    ready: float | None = None
-    state_of_stop: str = ""
-    plan: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def address(self) -> str:
-        """Where we reach it: a server that listens everywhere also listens here."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(
-            self.host, self.host
-        )
-
-    @property
-    def end(self) -> Path:
-        """The file that says how it ended."""
-        return Path(self.log).with_suffix(".end")
-
-    @property
-    def this_boot(self) -> bool:
-        """Whether its numbers still mean anything."""
-        return self.boot_id == processes.boot_id()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the record as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -151,7 +63,7 @@ def path_of(root: StateRoot, name: str) -> Path:
         When the name cannot be the name of a file.
     """
     # with a dash in front it could not be typed behind --name
-    if not name or name[0] in ".-" or "/" in name or "\n" in name:
+    if not name or name[0] in ".-" or "/" in name or not name.isprintable():
         raise UsageError(
             f"a server cannot be called {name!r}",
             hint="choose letters, digits, dots and dashes: --name qwen",
@@ -160,7 +72,7 @@ def path_of(root: StateRoot, name: str) -> Path:
 
 
 def save(root: StateRoot, record: ServerRecord) -> None:
-    """Write a record; only who starts or stops a server does.
+    """Write the record of a server that was just started, whatever was there before.
 
     Raises
     ------
@@ -168,7 +80,25 @@ def save(root: StateRoot, record: ServerRecord) -> None:
         When the disk does not take it.
     """
     root.make(folder(root))
-    write_json(path_of(root, record.name), record.to_json())
+    with record_file.alone(folder(root)):
+        write_json(path_of(root, record.name), record.to_json())
+
+
+def update(root: StateRoot, record: ServerRecord) -> bool:
+    """Write over the record of this server; False where it is not there any more.
+
+    By then another server may have the name, and its record is none of our business.
+
+    Raises
+    ------
+    StepFailed
+        When what is there cannot be read, or the disk does not take it.
+    """
+    with record_file.alone(folder(root)):
+        if not _stands(root, record):
+            return False
+        write_json(path_of(root, record.name), record.to_json())
+    return True
 
 
 def save_seen(root: StateRoot, record: ServerRecord) -> None:
@@ -177,8 +107,9 @@ def save_seen(root: StateRoot, record: ServerRecord) -> None:
     A file of its own, so that who looks never writes over who stops.
     """
     seen = {name: getattr(record, name) for name in _SEEN}
-    with contextlib.suppress(RigError):
-        write_json(_seen_path(root, record.name), {"token": record.token, **seen})
+    with contextlib.suppress(RigError), record_file.alone(folder(root)):
+        if _stands(root, record):
+            write_json(_seen_path(root, record.name), {"token": record.token, **seen})
 
 
 def load(root: StateRoot, name: str) -> ServerRecord | None:
@@ -189,19 +120,14 @@ def load(root: StateRoot, name: str) -> ServerRecord | None:
     StepFailed
         When the file is broken, or is no record of that server.
     """
-    file = path_of(root, name)
-    data = read_json(file)
-    if data is None and not file.exists():
+    record = _written(root, name)
+    if record is None:
         return None
-    record = _parsed(data)
-    if record is None or record.name != name:
-        problem = f"cannot read {file}: it is no record of the server {name}"
-        raise StepFailed(problem, hint=Broken(name, file, problem).hint)
     with contextlib.suppress(RigError):
-        seen = read_json(_seen_path(root, name))
+        seen = record_file.read(_seen_path(root, name))
         if isinstance(seen, Mapping) and seen.get("token") == record.token:
             plain = {**record.to_json(), **{n: seen[n] for n in _SEEN if n in seen}}
-            record = _parsed(plain) or record
+            record = parsed(plain) or record
     return record
 
 
@@ -216,11 +142,17 @@ def broken(root: StateRoot) -> list[Broken]:
 
 
 def remove(root: StateRoot, record: ServerRecord) -> None:
-    """Forget a server; its log stays."""
+    """Forget this server, and no later one of its name; its log stays."""
     seen = _seen_path(root, record.name)
-    for file in (path_of(root, record.name), seen, record.end):
-        with contextlib.suppress(OSError):
-            file.unlink()
+    with contextlib.suppress(RigError), record_file.alone(folder(root)):
+        if not _stands(root, record):
+            return
+        ended = daemon.how_it_ended(record.end) is not None
+        # the name comes out of a file: only what a keeper wrote is a keeper's
+        ends = [record.end] if ended else []
+        for file in (path_of(root, record.name), seen, *ends):
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def of_plan(plan: ServePlan, token: str, started: float) -> ServerRecord:
@@ -269,20 +201,20 @@ def _seen_path(root: StateRoot, name: str) -> Path:
     return path_of(root, name).with_suffix(".seen")
 
 
-def _parsed(data: object) -> ServerRecord | None:
-    if not isinstance(data, Mapping):
+def _written(root: StateRoot, name: str) -> ServerRecord | None:
+    """Return the record as it was written, without what was seen later."""
+    file = path_of(root, name)
+    data = record_file.read(file)
+    if data is None and not file.exists():
         return None
-    known = {f.name for f in fields(ServerRecord)}
-    try:
-        record = ServerRecord(**{k: v for k, v in data.items() if k in known})
-        record.members = [(int(pid), int(ticks)) for pid, ticks in record.members]
-    except (TypeError, ValueError):
-        return None
-    fits = (_fits(getattr(record, f.name), str(f.type)) for f in fields(record))
-    return record if all(fits) else None
+    record = parsed(data)
+    if record is None or record.name != name:
+        problem = f"cannot read {file}: it is no record of the server {name}"
+        raise StepFailed(problem, hint=Broken(name, file, problem).hint)
+    return record
 
 
-def _fits(value: object, declared: str) -> bool:
-    """Say whether a value is of the kind that a field was declared with."""
-    kinds = [kind.partition("[")[0].strip() for kind in declared.split("|")]
-    return any(isinstance(value, _KINDS[kind]) for kind in kinds)
+def _stands(root: StateRoot, record: ServerRecord) -> bool:
+    """Say whether the record that is there now is that of this very server."""
+    there = _written(root, record.name)
+    return there is not None and there.token == record.token

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: Copyright contributors to the vLLM project
+"""One server, as its record tells of it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tools.rig.host import processes
+from tools.rig.serve import record_file
+from tools.rig.serve.ports import HIGHEST
+
+TOKEN = "RIG_SERVER"
+"""Variable in the environment of everything that belongs to a server."""
+
+DRAINING = "draining"
+STOPPING = "stopping"
+"""Its requests are waited for, and after that it was told to end."""
+
+Identity = tuple[int, int]
+"""A process: its pid and when it started, in clock ticks since boot."""
+
+
+@dataclass
+class ServerRecord:
+    """One server.
+
+    Attributes
+    ----------
+    pid, start_ticks
+        The API server.
+    session, session_ticks
+        The leader of its session, which is ours alone. 0: it shares somebody else's
+        session, and only the processes in `members` are its own.
+    boot_id
+        Of the boot that all these numbers belong to.
+    uid
+        Whose it is.
+    token
+        Stands in the environment of its processes.
+    baseline
+        For each card the bytes that were used, and by which pids, before it started.
+    members
+        Its processes when they were last looked at.
+    shm
+        Files in /dev/shm that they mapped then, with their inodes.
+    roles
+        How many processes of each role there were when it was ready.
+    sample
+        When its tokens were last counted (``at``), how many there were (``made``), and
+        since when there are so many (``since``).
+    started, ready
+        Seconds since 1970; None: not yet.
+    state_of_stop
+        Empty, ``draining`` or ``stopping``.
+    stopper
+        The process that stops it.
+    """
+
+    name: str
+    model: str
+    served_name: str
+    pid: int
+    start_ticks: int
+    session: int
+    session_ticks: int
+    boot_id: str
+    uid: int
+    token: str
+    port: int
+    host: str
+    cards: list[int]
+    baseline: dict[str, dict[str, Any]]
+    environment: str
+    log: str
+    started: float
+    version: str = ""
+    api_key_file: str | None = None
+    drain_s: int = 0
+    roles: dict[str, int] = field(default_factory=dict)
+    members: list[Identity] = field(default_factory=list)
+    shm: dict[str, int] = field(default_factory=dict)
+    sample: dict[str, float] = field(default_factory=dict)
+    ready: float | None = None
+    state_of_stop: str = ""
+    stopper: Identity | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """Where we reach it: a server that listens everywhere also listens here."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(
+            self.host, self.host
+        )
+
+    @property
+    def end(self) -> Path:
+        """The file that says how it ended."""
+        return Path(self.log).with_suffix(".end")
+
+    @property
+    def this_boot(self) -> bool:
+        """Whether its numbers still mean anything."""
+        return self.boot_id == processes.boot_id()
+
+    @property
+    def being_stopped(self) -> bool:
+        """Whether somebody stops it now.
+
+        A note of one that was killed over it is void: the server goes on serving.
+        """
+        return (
+            bool(self.state_of_stop)
+            and self.stopper is not None
+            and self.this_boot
+            and processes.alive(*self.stopper)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as plain data."""
+        return asdict(self)
+
+
+@functools.lru_cache(maxsize=1)
+def _kinds() -> Mapping[str, Any]:
+    return typing.get_type_hints(ServerRecord)
+
+
+def parsed(data: object) -> ServerRecord | None:
+    """Return the record that the data of a file are; None where they are none."""
+    if not isinstance(data, Mapping):
+        return None
+    kinds = _kinds()
+    known = {name: value for name, value in data.items() if name in kinds}
+    if not all(record_file.fits(value, kinds[name]) for name, value in known.items()):
+        return None
+    try:
+        record = ServerRecord(**known)
+    except TypeError:
+        # something is missing
+        return None
+    record.members = [(pid, ticks) for pid, ticks in record.members]
+    record.stopper = None if record.stopper is None else (*record.stopper,)
+    return record if _sane(record) else None
+
+
+def _sane(record: ServerRecord) -> bool:
+    """Say whether what is used of a record can be used."""
+    return (
+        0 <= record.port <= HIGHEST
+        and record.host.isprintable()
+        and " " not in record.host
+        and os.path.isabs(record.log)
+        and bool(Path(record.log).name)
+        and all(map(_card_before, record.baseline.values()))
+    )
+
+
+def _card_before(card: Mapping[str, Any]) -> bool:
+    users = card.get("users") or {}
+    return record_file.fits(card.get("used"), int | None) and record_file.fits(
+        users, dict[str, int | None]
+    )
