@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,11 @@ from tools.rig.base.errors import (
     StepFailed,
     UsageError,
 )
+from tools.rig.base.state import StateRoot
 from tools.rig.serve import look, members
 from tools.rig.serve import record as records
 from tools.rig.serve.look import ServerStatus
+from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.states import State
 from tools.rig.steps.serve_logs import serve_logs
 from tools.rig.steps.serve_status import serve_status
@@ -62,6 +65,7 @@ _WATCH = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
+from typing import Any
 from tools.rig.base.report import run_command
 from tools.rig.base.state import StateRoot
 from tools.rig.steps.serve_status import serve_status
@@ -112,6 +116,7 @@ _LOGS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
+from typing import Any
 from tools.rig.base.report import run_command
 from tools.rig.base.state import StateRoot
 from tools.rig.steps.serve_logs import serve_logs
@@ -161,16 +166,30 @@ def test_a_broken_record_is_one_more_to_choose_from(desk: Desk) -> None:
 
 
 def test_no_server_gets_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that fails ends the whole, instead of a list that lacks a server."""
+    """A server that cannot be looked at is unknown, and the others are shown."""
+    real = look.look
 
-    def broken(*args: object, **how: object) -> ServerStatus:
-        raise ZeroDivisionError("a bug")
+    def broken(root: StateRoot, record: ServerRecord, **how: Any) -> ServerStatus:
+        if record.name == "one":
+            raise ZeroDivisionError("a bug")
+        if record.name == "three":
+            raise StepFailed("it is too far away")
+        return real(root, record, **how)
 
-    desk.serve(desk.plan())
+    for name in ("one", "two", "three"):
+        desk.serve(desk.plan(name=name))
     with monkeypatch.context() as patch:
         patch.setattr(look, "look", broken)
-        with pytest.raises(ZeroDivisionError):
-            serve_status(desk.console, desk.root)
+        report = serve_status(desk.console, desk.root, deep=False)
+    assert report.exit_code == ExitCode.FAILED
+    assert [(one.name, one.state) for one in report.servers] == [
+        ("one", State.UNKNOWN),
+        ("three", State.UNKNOWN),
+        ("two", State.READY),
+    ]
+    said = desk.said.getvalue()
+    assert "one is unknown: it cannot be looked at: ZeroDivisionError: a bug" in said
+    assert "three is unknown: it cannot be looked at: it is too far away" in said
 
 
 def test_two_and_no_name(desk: Desk) -> None:

@@ -134,11 +134,11 @@ def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
     """Ctrl-C stays Ctrl-C where the record cannot be put back."""
     desk.serve(desk.plan("busy"))
 
-    def full(root: StateRoot, record: ServerRecord) -> None:
+    def full(root: StateRoot, record: ServerRecord) -> bool:
         raise StepFailed("cannot write it: No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(records, "save", full)
+        patch.setattr(records, "update", full)
         with ctrl_c():
             serve_stop(desk.console, desk.root, drain=30)
     assert members.api_alive(desk.record())
@@ -150,12 +150,12 @@ def test_somebody_elses_server_is_not_waited_for(
     """Who may neither write its record nor end it is told so at once."""
     desk.serve(desk.plan("busy"))
 
-    def closed(root: StateRoot, record: ServerRecord) -> None:
+    def closed(root: StateRoot, record: ServerRecord) -> bool:
         raise StepFailed("cannot write it: Permission denied")
 
     start = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(records, "save", closed)
+        patch.setattr(records, "update", closed)
         patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         with pytest.raises(CannotError, match="belongs to"):
             serve_stop(desk.console, desk.root, drain=30)

@@ -14,20 +14,18 @@ from pathlib import Path
 
 import filelock
 
-from tools.rig.base import daemon, redact
+from tools.rig.base import daemon
 from tools.rig.base.daemon import Daemon
 from tools.rig.base.errors import (
     CannotError,
     InUseError,
-    RigError,
     StepFailed,
     UsageError,
 )
 from tools.rig.base.state import StateRoot
-from tools.rig.diagnose import examine, words
 from tools.rig.guard import lock
 from tools.rig.host import gpu, processes
-from tools.rig.serve import cards, members, ports, probe
+from tools.rig.serve import cards, ending, listening, members, ports, probe
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower, stage, version
 from tools.rig.serve.plan import ServePlan
@@ -133,6 +131,10 @@ def wait_until_ready(
     ------
     StepFailed
         When the server ended, when what comes out is no text, or when time is up.
+    InUseError
+        When somebody else took its port before it did.
+    CannotError
+        When it cannot be told who has its port.
     """
     deadline = time.monotonic() + timeout
     follower = Follower(Path(record.log))
@@ -146,64 +148,24 @@ def wait_until_ready(
         if not members.api_alive(record):
             _let_it_finish(record)
             on_lines(follower.lines())
-            raise why_it_ended(record)
+            raise ending.why(record)
         if time.monotonic() >= deadline:
             raise StepFailed(
                 f"the server {record.name} was not ready within {timeout:.0f} s",
                 usual="A large model on a slow disk takes long to load.",
                 hint=f"less {shlex.quote(record.log)}",
             )
-        if probe.health(record).ok:
+        # whoever answers first need not be the server, and is told no key
+        answer = probe.health(record)
+        if answer.status and _listens_itself(record) and answer.ok:
             left = min(FIRST_TOKEN_S, deadline - time.monotonic())
             said = probe.completion(record, timeout=max(1.0, left), key=key)
-            if said.ok:
+            if said.ok and _listens_itself(record):
                 return said
             # an engine that dies under the first token takes a moment to say so
             if said.timed_out or said.refused or said.nonsense:
                 raise _speaks_no_sense(record, said)
         time.sleep(POLL_S)
-
-
-def why_it_ended(record: ServerRecord, did: str = "did not start") -> StepFailed:
-    """Return the error for a server that ended by itself: the root cause in its log."""
-    ended = how_it_ended(record)
-    log = Path(record.log)
-    hint = f"less {shlex.quote(record.log)}"
-    what = f"the server {record.name} {did}"
-    try:
-        seen = examine.logs([os.fspath(log)])[0].judgement
-    except RigError:
-        return StepFailed(f"{what}: {ended}", hint=hint)
-    if seen.root is not None:
-        said = words.filled(seen.root, "en", {"venv": record.environment})
-        line = seen.root.line
-        return StepFailed(
-            f"{what}: {said.title}",
-            details=[
-                f"line {line.number} of {log}:",
-                redact.text(line.text[: words.EVIDENCE]),
-            ],
-            usual=said.cause,
-            hint=said.fix[0] if said.fix else hint,
-        )
-    telling = [redact.text(line.text[: words.EVIDENCE]) for line in seen.telling]
-    return StepFailed(
-        f"{what}: {ended}",
-        details=telling,
-        usual="Its log says no cause that is known here.",
-        hint=hint,
-    )
-
-
-def how_it_ended(record: ServerRecord) -> str:
-    """Return in words how a server ended, as its keeper wrote it down."""
-    end = daemon.how_it_ended(record.end)
-    if end is None:
-        return "it is gone, and nobody saw how it ended"
-    code = end.get("code")
-    if isinstance(code, int) and code < 0:
-        return f"it was ended by signal {-code}"
-    return f"it ended with exit status {code}"
 
 
 def _check(root: StateRoot, plan: ServePlan) -> None:
@@ -255,6 +217,23 @@ def _alone(root: StateRoot) -> Iterator[None]:
             "another server is being started",
             hint=f"fuser -v {shlex.quote(os.fspath(lock_file))}",
         ) from exc
+
+
+def _listens_itself(record: ServerRecord) -> bool:
+    """Say whether the server itself has its port; False while nobody has it."""
+    found = listening.look(record)
+    look = f"ss -ltnp 'sport = :{record.port}'"
+    if found.who is listening.Who.OTHERS:
+        raise InUseError(
+            f"the server {record.name} cannot listen: {found.words}",
+            usual="Another program took the port while the server was loading.",
+            hint=f"--port {record.port + 1}, or {look}",
+        )
+    if found.who is listening.Who.UNKNOWN:
+        raise CannotError(
+            f"whether {record.name} is ready cannot be told: {found.words}", hint=look
+        )
+    return found.who is listening.Who.OWN
 
 
 def _let_it_finish(record: ServerRecord) -> None:

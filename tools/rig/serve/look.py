@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Sequence
@@ -12,11 +13,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base.errors import RigError
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu
-from tools.rig.serve import cards, life, members, probe, states
+from tools.rig.serve import cards, ending, listening, members, probe, states
 from tools.rig.serve import record as records
 from tools.rig.serve.counting import Seen, count, limit
+from tools.rig.serve.listening import Listener, Who
 from tools.rig.serve.members import Member
 from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.states import Facts, State
@@ -94,10 +97,13 @@ def look(
     ready = record.ready is not None
     before = there
     health, wrong, seen = 0, "", Seen(None, None, 0.0, None, True)
-    if alive:
+    port = listening.look(record) if alive else Listener(Who.NOBODY)
+    if alive and port.who is not Who.OTHERS:
         answer = probe.health(record, limit(deep))
         health = answer.status
         key, wrong = probe.key_for(record)
+        # a key is for the server alone, and not for whoever answers in its place
+        key = key if port.trusted else ""
         asks = deep and (health == 200 or (ready and not health))
         seen = count(record, key, probe_s if asks else 0.0)
         # what a signal stopped shows that only after a moment
@@ -106,14 +112,14 @@ def look(
     facts = Facts(
         alive=alive,
         was_ready=ready,
-        stopping=bool(record.state_of_stop),
+        stopping=record.being_stopped,
         end="" if alive else _ended(record),
         orphans=tuple(_named(m) for m in there if m.role != "keeper"),
         health=health,
         probe=None if said is None else said.problem,
         timed_out=said is not None and said.timed_out,
         refused=said is not None and said.refused,
-        key=probe.key_fault(record, wrong, said) if alive else "",
+        key=probe.key_fault(record, wrong, said if port.trusted else None),
         moved=seen.moved,
         used_cpu=seen.used_cpu,
         starved=seen.starved,
@@ -121,6 +127,8 @@ def look(
         or tuple(_named(m) for m in there if m.name in _COMPILERS),
         stopped=tuple(_named(m) for m in there if m.state in "Tt"),
         missing=_missing(record, there) if alive else (),
+        stranger=port.words if port.who is Who.OTHERS else "",
+        unproved="" if port.trusted else port.words,
     )
     state, reason = states.judge(facts)
     age = _last_token(record, seen)
@@ -137,7 +145,8 @@ def look(
         environment=record.environment,
         pid=record.pid,
         address=f"{record.host}:{record.port}",
-        uptime_s=time.time() - record.started if alive else 0.0,
+        # a clock may be set back
+        uptime_s=max(0.0, time.time() - record.started) if alive else 0.0,
         processes=[asdict(member) for member in there],
         cards=cards.use(record.cards, (m.pid for m in there), gpus),
         running=now.running if now else None,
@@ -160,7 +169,6 @@ def look_at_all(
     need = any(record.cards for record in found)
     seen = gpu.read() if need else gpu.Gpus("absent")
     results: dict[int, ServerStatus] = {}
-    faults: list[Exception] = []
 
     def one(at: int, record: ServerRecord) -> None:
         try:
@@ -168,8 +176,9 @@ def look_at_all(
                 root, record, deep=deep, probe_s=probe_s, gpus=lambda: seen
             )
         except Exception as exc:
-            # a server that cannot be looked at must not be missing from the list
-            faults.append(exc)
+            # one that cannot be looked at must neither be missing from the list nor
+            # keep the others out of it
+            results[at] = unknown(record, exc)
 
     threads = [
         threading.Thread(target=one, args=pair, daemon=True)
@@ -179,9 +188,28 @@ def look_at_all(
         thread.start()
     for thread in threads:
         thread.join()
-    if faults:
-        raise faults[0]
     return [results[at] for at in sorted(results)]
+
+
+def unknown(record: ServerRecord, exc: Exception) -> ServerStatus:
+    """Return the status of a server that could not be looked at."""
+    why = exc.what if isinstance(exc, RigError) else f"{type(exc).__name__}: {exc}"
+    return ServerStatus(
+        name=record.name,
+        state=State.UNKNOWN,
+        reason=f"it cannot be looked at: {why}",
+        model=record.model,
+        served_name=record.served_name,
+        version=record.version,
+        environment=record.environment,
+        pid=record.pid,
+        address=f"{record.host}:{record.port}",
+        uptime_s=0.0,
+        processes=[],
+        cards=[],
+        log=record.log,
+        notes=[f"hint: less {shlex.quote(record.log)}"],
+    )
 
 
 def _rate(seen: Seen) -> float | None:
@@ -209,7 +237,7 @@ def _last_token(record: ServerRecord, seen: Seen) -> float | None:
 def _ended(record: ServerRecord) -> str:
     if not record.this_boot:
         return "this machine was booted since"
-    return life.how_it_ended(record)
+    return ending.how(record)
 
 
 def _missing(record: ServerRecord, there: Sequence[Member]) -> tuple[str, ...]:

@@ -60,6 +60,11 @@ class Facts:
         Processes that a signal stopped.
     missing
         What should be there and is not.
+    stranger
+        Who else has its port, in words; empty: nobody.
+    unproved
+        Why it cannot be told whether it was the server that answered; empty: it was, or
+        nobody answered.
     """
 
     alive: bool
@@ -78,6 +83,8 @@ class Facts:
     compiling: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    stranger: str = ""
+    unproved: str = ""
 
 
 def judge(facts: Facts) -> tuple[State, str]:
@@ -96,6 +103,8 @@ def judge(facts: Facts) -> tuple[State, str]:
     stopped = (
         f"stopped by a signal: {', '.join(facts.stopped)}" if facts.stopped else ""
     )
+    if facts.stranger:
+        return State.DEGRADED, "; ".join(filter(None, [facts.stranger, stopped]))
     if facts.timed_out and _still(facts):
         words = f"{facts.probe}, and nothing moved meanwhile"
         return State.HUNG, "; ".join(filter(None, [words, stopped]))
@@ -117,6 +126,8 @@ def judge(facts: Facts) -> tuple[State, str]:
     if facts.probe and not facts.refused:
         problems.append(facts.probe + _why_late(facts))
     problems = [problem for problem in problems if problem]
+    if facts.unproved and not problems:
+        return State.UNKNOWN, facts.unproved
     if busy and len(problems) == 1:
         return State.READY, problems[0]
     if problems:

@@ -16,7 +16,7 @@ from tools.rig.base import daemon, shared_memory
 from tools.rig.base.errors import CannotError, RigError, StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu, processes
-from tools.rig.serve import cards, members, metrics
+from tools.rig.serve import cards, listening, members, metrics
 from tools.rig.serve import record as records
 from tools.rig.serve.members import Member
 from tools.rig.serve.record import ServerRecord
@@ -95,14 +95,18 @@ def stop(
         # told before its requests are waited for in vain, and while it is as it was
         _refuse_others(record, there)
     try:
-        record.state_of_stop = "draining"
+        record.stopper = os.getpid(), processes.start_time(os.getpid()) or 0
+        record.state_of_stop = records.DRAINING
         _noted(root, record, say)
         finished = _drained(record, _own_patience(record, drain), say)
     except BaseException:
         # it goes on serving
-        record.state_of_stop = ""
+        record.state_of_stop, record.stopper = "", None
         _noted(root, record, say)
         raise
+    # from here on its end is our doing
+    record.state_of_stop = records.STOPPING
+    _noted(root, record, say)
     drained = finished and bool(record.drain_s if drain is None else drain)
     killed = _end(record, drain, say)
     everybody |= {pid for pid, _ in record.members}
@@ -137,7 +141,7 @@ def stop(
 def _noted(root: StateRoot, record: ServerRecord, say: Say) -> None:
     """Write the record if that is possible: a full disk must not keep it running."""
     try:
-        records.save(root, record)
+        records.update(root, record)
     except RigError as exc:
         say(f"warning: {exc.what}; stopping does not wait for that")
 
@@ -154,13 +158,18 @@ def _own_patience(record: ServerRecord, drain: float | None) -> float:
 def _drained(record: ServerRecord, patience: float, say: Say) -> bool:
     """Wait until nothing runs or waits; return whether that is so.
 
-    A server that is gone, or goes meanwhile, finished nothing.
+    A server that is gone, or goes meanwhile, finished nothing. One that nobody could
+    reach yet, or in whose place somebody else answers, has nothing to finish.
     """
+    if patience and listening.look(record).who is listening.Who.OTHERS:
+        return False
     deadline = time.monotonic() + patience
     idle = 0
     told = -1
     while members.api_alive(record):
         now = metrics.read(record)
+        if now is None and record.ready is None:
+            return False
         if now is None or now.running is None:
             # a full server may tell late; one that never tells gets the time as well
             if time.monotonic() >= deadline:

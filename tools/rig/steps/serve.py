@@ -12,10 +12,10 @@ from typing import Any
 
 from tools.rig.base.console import Console, duration
 from tools.rig.base.daemon import Daemon
-from tools.rig.base.errors import ExitCode, Interrupted, RigError
+from tools.rig.base.errors import ExitCode, Interrupted, RigError, StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu
-from tools.rig.serve import cards, life, members, probe, stop
+from tools.rig.serve import cards, ending, life, members, probe, stop
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower
 from tools.rig.serve.plan import ServePlan
@@ -25,6 +25,7 @@ READY_S = 1800.0
 """Seconds that a server may take until it is ready."""
 
 _LOOK_S = 0.25
+_BY_OTHERS = "stopped by serve-stop"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ def serve(
     StepFailed
         When it does not become ready, with the root cause; nothing of it is left then.
     Interrupted
-        When we are told to stop; nothing of it is left.
+        When we are told to stop, or when somebody else stops it before it is ready;
+        nothing of it is left. In the foreground it is no fault to be stopped by
+        somebody else: a supervisor must not start it again.
     """
     for line in plan.lines():
         console.say(f"  {line}")
@@ -95,7 +98,7 @@ def serve(
                 f"it said {said.text!r}",
             )
             if foreground:
-                _stay(console, record)
+                _stay(console, root, record)
                 records.remove(root, record)
                 return done
             daemon.release()
@@ -106,8 +109,16 @@ def serve(
                 f"interrupted; the server {record.name} was stopped"
             ) from None
         except RigError:
-            _stop(console, root, record, daemon)
-            raise
+            if not _stopped_by_others(root, record):
+                _stop(console, root, record, daemon)
+                raise
+            console.clear()
+            words = f"the server {record.name} was {_BY_OTHERS}"
+            if not foreground:
+                raise Interrupted(f"{words} before it was ready") from None
+            console.say(words)
+            nothing = probe.Completion("")
+            return _served(record, time.monotonic() - start, nothing)
 
 
 def _until_ready(
@@ -139,27 +150,46 @@ def _until_ready(
     record.ready = time.time()
     there = members.note(record)
     record.roles = dict(Counter(member.role for member in there))
-    records.save(root, record)
+    if not records.update(root, record):
+        # without a record nobody would find it again
+        raise StepFailed(
+            f"the record of {record.name} is gone, or belongs to a later server",
+            hint="invoke serve-status",
+        )
     return said
 
 
-def _stay(console: Console, record: ServerRecord) -> None:
+def _stopped_by_others(root: StateRoot, record: ServerRecord) -> bool:
+    """Wait while somebody else stops the server; say whether that has ended it."""
+    while ending.by_others(root, record) and members.of(record):
+        now = records.load(root, record.name)
+        if now is None or now.token != record.token or not now.being_stopped:
+            # nobody cares for what is left
+            return False
+        time.sleep(_LOOK_S)
+    return ending.by_others(root, record)
+
+
+def _stay(console: Console, root: StateRoot, record: ServerRecord) -> None:
     """Show the log until the server ends.
 
     Raises
     ------
     StepFailed
-        When it ended by itself and not with 0.
+        When it ended by itself and not with 0; being stopped by somebody is no fault.
     """
     follower = Follower(Path(record.log), from_end=True)
     while members.of(record):
         _show(console, follower.lines())
         time.sleep(_LOOK_S)
     _show(console, follower.lines())
-    ended = life.how_it_ended(record)
+    if ending.by_others(root, record):
+        console.say(f"the server {record.name} was {_BY_OTHERS}")
+        return
+    ended = ending.how(record)
     console.say(f"the server {record.name}: {ended}")
     if ended != "it ended with exit status 0":
-        raise life.why_it_ended(record, "ended by itself")
+        raise ending.why(record, "ended by itself")
 
 
 def _stop(

@@ -56,10 +56,12 @@ def serve_logs(
     sink = sys.stdout if out is None else out
     record, log = _find(root, name)
     follower = Follower(log)
-    kept: collections.deque[str] = collections.deque(maxlen=max(1, lines))
+    seen = False
+    kept: collections.deque[str] = collections.deque(maxlen=max(0, lines))
     while new := follower.lines():
+        seen = True
         kept.extend(new)
-    if not kept and not log.exists():
+    if not seen and not log.is_file():
         raise StepFailed(f"there is no log {log}", hint="invoke serve-status")
     # a pipe whose reader has seen enough is the end, and no fault
     with contextlib.suppress(BrokenPipeError):

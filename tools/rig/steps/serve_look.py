@@ -97,7 +97,7 @@ def _said(console: Console, found: Looked) -> Looked:
     if found.state in ("hung", "dead"):
         mark = "fail"
     elif found.state != "ready":
-        mark = "unknown" if found.state in ("absent", "starting") else "warn"
+        mark = "unknown" if found.state in ("absent", "starting", "unknown") else "warn"
     reason = f": {found.reason}" if found.reason else ""
     then = "; it is to be restarted" if found.restart else ""
     console.mark(mark, f"{found.name} is {found.state}{reason}{then}")

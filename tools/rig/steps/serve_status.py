@@ -136,7 +136,7 @@ def _show(console: Console, report: Report) -> None:
 
 
 def _lines(server: ServerStatus) -> list[str]:
-    if server.state is State.UNKNOWN:
+    if server.state is State.UNKNOWN and not server.processes:
         return server.notes
     lines = [f"model: {server.model} as {server.served_name}"]
     if server.state is State.DEAD:
