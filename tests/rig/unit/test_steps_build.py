@@ -274,17 +274,27 @@ class TestBadEnd:
 
         play.stage.compiles = 1
         play.stage.says = [
-            "x.cu(3): error: expected a ;",
+            "frobnicator: error: this one is in no catalogue",
             "ninja: build stopped: subcommand failed.",
         ]
         use = replace(play.stage.tools, install=install)
         with pytest.raises(StepFailed) as caught:
             step.build(Console(play.out, {}), play.at, wheel_only=False, use=use)
         assert caught.value.what == "building the wheel failed (status 1)"
-        assert caught.value.details[0] == "x.cu(3): error: expected a ;"
+        assert caught.value.details[0].startswith("frobnicator: error: ")
         assert f"line 4 of {play.last['log']}" in caught.value.usual
         assert caught.value.hint.startswith("less ")
         assert play.last["peaks"]["total_bytes"] >= 0
+
+    def test_compiler_rejects_a_line(self, play: Play) -> None:
+        """An ordinary error of a compiler is named with its file and its line."""
+        play.stage.compiles = 1
+        play.stage.says = ['csrc/x.cu(3): error: expected a ";"']
+        with pytest.raises(StepFailed) as caught:
+            play.build()
+        said = 'The compiler rejects x.cu, line 3: expected a ";"'
+        assert caught.value.what == f"building the wheel failed (status 1): {said}"
+        assert caught.value.details[0] == 'csrc/x.cu(3): error: expected a ";"'
 
     @pytest.mark.parametrize("said", [True, False])
     def test_full_disk(
