@@ -504,6 +504,24 @@ class TestBuilds:
         assert len(commands.builds(desk.console).to_json()) == 1
         assert "1.0" in desk.out.getvalue()
 
+    def test_of_a_source(self, desk: Desk, tmp_path: Path) -> None:
+        """Those of the checkout that is named, in the root where its .venv leads."""
+        desk.patch.setattr(survey, "remembered_root", lambda file: (None, False))
+        source = tmp_path / "c"
+        with pytest.raises(UsageError, match="does not exist"):
+            commands.builds(desk.console, source=str(source))
+        source.mkdir()
+        assert commands.builds(desk.console, source=str(source)).to_json() == []
+        run = Record(desk.at.root, "invoke build-sm70")
+        run.update(checkout=str(source))
+        away = desk.at.root.venvs / "other-1"
+        desk.linked[source] = Linked(away, source)
+        assert commands.builds(desk.console, source=str(source)).to_json() == []
+        name = commands.place_id(source)
+        desk.linked[source] = Linked(desk.at.root.venvs / name, source)
+        [row] = commands.builds(desk.console, source=str(source)).to_json()
+        assert row["id"] == run.id and desk.console.flags == {"source": str(source)}
+
 
 def _read_plainly(file: Path) -> tuple[Path, bool]:
     return Path(json.loads(file.read_text())["root"]), False

@@ -21,6 +21,7 @@ from tests.rig.support.fakescene import Stage, report, scene
 from tests.rig.support.places import disk
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError, StepFailed, UsageError
+from tools.rig.base.state import place_id
 from tools.rig.builds import generations, record
 from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult, User
@@ -410,6 +411,33 @@ class TestList:
         said = play.out.getvalue()
         assert "in use: 87221 vllm serve" in said and "done (wheel)" in said
         assert json.loads(json.dumps(list(rows.values())))
+
+    def test_of_one_checkout(self, play: Play) -> None:
+        """Only its builds are listed, those that failed early as well."""
+        name = play.build()["id"]
+        play.stage.breaks = "environment"
+        with pytest.raises(StepFailed):
+            play.build()
+        checkout = play.at.checkout
+        other = record.Record(play.at.root, "invoke build-sm70")
+        other.update(checkout="/other")
+        # the place of these plays is not named by its path
+        home = play.at.root.generations / play.at.environment.name
+        home.rename(home.with_name(place_id(checkout)))
+        everything = self.rows(play)
+        assert {row["checkout"] for row in everything} == {str(checkout), "/other"}
+        assert str(checkout) in play.out.getvalue()
+        rows = listing.builds(
+            play.console,
+            play.at.root,
+            checkout,
+            look=lambda targets: ScanResult(),
+            disk=disk,
+        ).to_json()
+        assert [row["id"] for row in rows[1:]] == [name] and len(rows) == 2
+        none = listing.builds(play.console, play.at.root, Path("/none"), disk=disk)
+        assert none.to_json() == []
+        assert play.out.getvalue().endswith("no builds of /none yet\n")
 
     def test_record_gone(self, play: Play) -> None:
         """A build whose record is gone can still be switched to, so it is listed."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+import tasks
 from tools.rig.base import typed
 
 LOG_FLAGS = ("--log", "-l", "--lang", "-a")
@@ -45,6 +46,8 @@ def test_words_behind_a_task(words: list[str], parsed: list[str]) -> None:
         ),
         ("hint: invoke in-use", "hint: invoke in-use --source '/a b'"),
         ("hint: invoke diagnose", "hint: invoke diagnose"),
+        ("hint: invoke builds", "hint: invoke builds --source '/a b'"),
+        ("hint: invoke report", "hint: invoke report"),
         ("hint: invoke --list", "hint: invoke --list"),
         (
             "    $ invoke shim-glibc",
@@ -56,6 +59,14 @@ def test_words_behind_a_task(words: list[str], parsed: list[str]) -> None:
 def test_hints_are_about_the_same(line: str, said: str) -> None:
     """What was typed to say what it is about stands in the hint as well."""
     assert typed.hint(line, "", HERE) == said
+
+
+def test_no_hint_is_refused() -> None:
+    """Every task knows the flags that a hint gives it."""
+    for name in tasks.namespace.task_names:
+        known = {f"--{its.name}" for its in tasks.namespace[name].get_arguments()}
+        words = typed.hint(f"hint: invoke {name}", "", HERE).split()
+        assert {word for word in words if word.startswith("--")} <= known, name
 
 
 def test_hints_with_nothing_typed() -> None:

@@ -16,11 +16,15 @@ SHARED = frozenset({"source", "profile"})
 _TASK = re.compile(
     r"\binvoke (?P<task>doctor|cuda-toolkit|shim-glibc|git-safe|venv-local|plan"
     r"|build-sm70|in-use|verify|install-wheel|activate|rollback|builds|report"
-    r"|capacity|serve-tp2|serve-unit|serve-router)\b(?P<rest>[^&|;]*)"
+    r"|capacity|serve-tp2|serve-unit|serve-router|bundle)\b(?P<rest>[^&|;]*)"
 )
 _MARK = re.compile(r".*?hint: |\s*\$ ")
 _INVOKE = re.compile(r"\binvoke (?=[a-z][a-z0-9-]*\b)")
-_WITHOUT_PROFILE = frozenset({"git-safe", "in-use"})
+_WITHOUT = {
+    "source": frozenset({"report", "capacity"}),
+    "profile": frozenset({"git-safe", "in-use", "builds", "report"}),
+}
+"""Tasks that know no such flag, and would refuse it."""
 
 
 def words_as_flags(
@@ -106,7 +110,7 @@ def hint(line: str, runner: str, flags: Mapping[str, str]) -> str:
             if name in SHARED
             and value
             and f"--{name}" not in rest
-            and not (name == "profile" and task in _WITHOUT_PROFILE)
+            and task not in _WITHOUT[name]
         )
         return f"invoke {task}{more}{rest}"
 

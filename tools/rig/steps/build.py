@@ -110,6 +110,8 @@ class Build:
         self.env: dict[str, str] = dict(found.env)
         self.python_version = ""
         self.compile = Compile(run, found, use)
+        # whose it was is known, however early it fails
+        self.record.update(checkout=str(found.checkout))
 
     def steps(self) -> BuildResult:
         """Do every step; the record tells of each."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console, size, table
 from tools.rig.base.errors import RigError
-from tools.rig.base.state import StateRoot
+from tools.rig.base.state import StateRoot, place_id
 from tools.rig.builds import generations, journals, record, switch
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.guard import gate
@@ -20,7 +21,10 @@ from tools.rig.host import look as looks
 from tools.rig.steps import gone
 from tools.rig.steps.pruning import users
 
-HEAD = ("BUILD", "RESULT", "COMMIT", "TOOLKIT", "SIZE", "VERIFIED", "STATE", "REMARK")
+HEAD = (
+    *("BUILD", "RESULT", "COMMIT", "TOOLKIT", "SIZE", "VERIFIED", "STATE"),
+    *("CHECKOUT", "REMARK"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Builds:
 def builds(
     console: Console,
     root: StateRoot | None,
+    source: Path | None = None,
     *,
     look: Callable[[Targets], ScanResult] = gate.look_at,
     disk: Callable[..., looks.Disk] = looks.disk,
@@ -47,13 +52,21 @@ def builds(
     ----------
     root
         The state root, or None where there is none yet.
+    source
+        A checkout's real path: only its builds; all when None.
     look, disk
         The scan, and the look at a checkout.
     """
     records = record.listing(root) if root else []
-    places = [_place(root, name, disk) for name in gone.places(root)] if root else []
+    names = gone.places(root) if root else []
+    if source is not None:
+        names = [name for name in names if name == place_id(source)]
+    places = [_place(root, name, disk) for name in names] if root else []
     kept = {g.id: g for place in places for g in place.kept}
     by = users([g for g in kept.values() if g.complete], look)
+    if source is not None:
+        its = str(source)
+        records = [r for r in records if r.get("checkout") == its or r["id"] in kept]
     known = {str(r.get("id")) for r in records}
     # one whose record is gone is still one that can be switched to
     orphans = [{"id": name, "result": "done"} for name in kept if name not in known]
@@ -62,7 +75,8 @@ def builds(
     rows.sort(key=lambda row: str(row["id"]), reverse=True)
     for line in sorted({ln for seen in by.values() for ln in gate.unknown_lines(seen)}):
         console.mark("unknown", line)
-    lines = table(HEAD, [_cells(row) for row in rows]) if rows else ["no builds yet"]
+    none = "no builds yet" if source is None else f"no builds of {source} yet"
+    lines = table(HEAD, [_cells(row) for row in rows]) if rows else [none]
     for line in lines:
         console.say(line)
     for place in places:
@@ -118,6 +132,7 @@ def _broken(place: _Place, exc: RigError) -> dict[str, Any]:
         "result": "unreadable",
         "problem": exc.what,
         "state": "",
+        "checkout": "",
         "used_by": [],
         "generation": None,
     }
@@ -129,6 +144,7 @@ def _row(
     by: Mapping[str, ScanResult],
 ) -> dict[str, Any]:
     row = {**its, "state": "", "used_by": [], "generation": None}
+    row["checkout"] = str(its.get("checkout") or (one.checkout if one else ""))
     if one is None:
         if row.get("mode") or row.get("plan"):
             gone = row.get("result") in ("done", "kept") and not row.get("unchanged")
@@ -167,5 +183,6 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         size(taken) if taken else "",
         "yes" if one.get("verified") else "no" if one else "",
         row["state"],
+        row["checkout"],
         "; ".join([str(remark), *used]),
     )

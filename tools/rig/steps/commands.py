@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from tools.rig.base import access
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
-from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.base.state import StateRoot, checked_path, place_id
 from tools.rig.builds import profile as profiles
 from tools.rig.builds import record, survey, target, wheel_fit
 from tools.rig.builds.place import PlaceFacts
@@ -221,11 +221,20 @@ def install_wheel(console: Console, file: str, when_free: bool, **cli: str) -> A
     return step.install(console, found, wheel, when_free=when_free)
 
 
-def builds(console: Console) -> Any:
-    """List all builds below the state root in force."""
+def builds(console: Console, **cli: str) -> Any:
+    """List all builds below the state root in force, or those of one checkout."""
     from tools.rig.steps import builds as step
 
-    return step.builds(console, root_in_force())
+    console.flags = cli
+    # what the environment names is what to build, and hides no other's builds here
+    if not cli.get("source"):
+        return step.builds(console, root_in_force())
+    settings = settings_for(cli)
+    source = target.need_folder(settings.source).resolve()
+    its = linked.of(source) if settings.local_root is None else None
+    own = its is not None and its.environment.name == place_id(source)
+    root = StateRoot(its.environment.parent.parent) if its and own else None
+    return step.builds(console, root or root_in_force(cli), source)
 
 
 def report(console: Console, build: str, output: str) -> Any:
@@ -252,9 +261,9 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
     return step.bundle(console, cli, output=file, show=show)
 
 
-def root_in_force() -> StateRoot | None:
+def root_in_force(cli: Mapping[str, str] | None = None) -> StateRoot | None:
     """Return the state root that holds records of builds or servers; else None."""
-    named = settings_for({}).local_root
+    named = settings_for(cli or {}).local_root
     if named is None:
         roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
     else:

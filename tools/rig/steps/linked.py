@@ -147,8 +147,10 @@ def target_of(settings: Settings) -> Target:
             raise
         its = of(settings.source)
         profile = None if its is None else its.profile()
+        if its is None or profile is None:
+            raise
         asked = profiles.load(settings.profile) if settings.profile else profile
-        if its is None or profile is None or asked.project != profile.project:
+        if asked.project != profile.project:
             raise
         return Target(its.checkout, asked)
 

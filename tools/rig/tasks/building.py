@@ -79,12 +79,12 @@ def install_wheel(
     )
 
 
-@task(help=described("json"))
-def builds(c: Context, json: bool = False) -> None:
+@task(help=described("json", source="checkout whose builds to list (default: all)"))
+def builds(c: Context, json: bool = False, source: str = "") -> None:
     """List builds, newest first: which is in force, which is kept, who uses it."""
     from tools.rig.steps import commands
 
-    do(lambda console: commands.builds(console), json)
+    do(lambda console: commands.builds(console, source=source), json)
 
 
 @task(
