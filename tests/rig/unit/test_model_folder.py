@@ -311,6 +311,23 @@ def test_broken_config(tmp_path: Path, text: str, words: str) -> None:
     assert words in said(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "coding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"]
+)
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", INDEX])
+def test_another_coding(tmp_path: Path, name: str, coding: str) -> None:
+    """JSON that a server would not read is none here either; how to mend it is told."""
+    file = write(tmp_path, shards=2) / name
+    text = file.read_text() if file.exists() else '{"a": 1}'
+    file.write_text(text, encoding=coding)
+    said = f"{name} is not the JSON that it should be"
+    [problem] = [p for p in folder.read(tmp_path).problems if said in p.what]
+    assert problem.level == "error"
+    if coding not in ("utf-32-be",):
+        assert "UTF-8 without a byte order mark" in problem.what
+        assert problem.hint.startswith(("tail -c +4 <", "iconv -f UTF-"))
+
+
 def test_unreadable_config(tmp_path: Path) -> None:
     """A configuration that cannot be opened is a problem, not an end."""
     write(tmp_path)

@@ -256,7 +256,8 @@ def _answer(
     at_once = {
         length: layout.sequences(pool, length)
         for length in sorted({*options.lengths, served})
-        if length <= limit
+        # what keeps nothing sets no limit
+        if length <= limit and layout.groups
     }
     tokens = layout.sequences(pool, asked) * asked if layout.groups else 0.0
     fits, why = _verdict(tight, options, asked, longest)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shlex
@@ -24,6 +25,18 @@ TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+
+_MARKS = (
+    (codecs.BOM_UTF8, "UTF-8 with a byte order mark", "tail -c +4"),
+    # that of UTF-32 begins like that of UTF-16
+    (codecs.BOM_UTF32_LE, "UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    (codecs.BOM_UTF32_BE, "UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    (codecs.BOM_UTF16_LE, "UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (codecs.BOM_UTF16_BE, "UTF-16", "iconv -f UTF-16 -t UTF-8"),
+    (b"{\0", "UTF-16", "iconv -f UTF-16LE -t UTF-8"),
+    (b"\0{", "UTF-16", "iconv -f UTF-16BE -t UTF-8"),
+)
+"""How files begin that some programs write: in words, and what makes UTF-8 of it."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +70,29 @@ def read(path: Path, problems: list[Problem], *, whole: bool = True) -> dict[str
             data = stream.read(LARGEST + 1)
         if len(data) > LARGEST and not whole:
             return {}
-        found = json.loads(data) if len(data) <= LARGEST else None
+        # by itself json also reads what the server, which takes UTF-8 alone, does not
+        found = json.loads(data.decode()) if len(data) <= LARGEST else None
     except OSError as exc:
         problems.append(unreadable(path, exc))
         return {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        problems.append(
-            Problem(f"{path} is not the JSON that it should be", f"cat {quoted(path)}")
-        )
+        problems.append(_misread(path, data))
         return {}
     return found
+
+
+def _misread(path: Path, data: bytes) -> Problem:
+    for mark, name, way in _MARKS:
+        if data.startswith(mark):
+            new = quoted(path.with_name(f"{path.name}.new"))
+            return Problem(
+                f"{path} is not the JSON that it should be: it is {name}, and is "
+                "read as UTF-8 without a byte order mark",
+                f"{way} < {quoted(path)} > {new} && mv {new} {quoted(path)}",
+            )
+    return Problem(f"{path} is not the JSON that it should be", f"cat {quoted(path)}")
 
 
 def unreadable(path: Path, exc: OSError) -> Problem:
@@ -90,7 +114,7 @@ def tokenizers(path: Path, names: list[str]) -> list[Problem]:
         found.append(
             Problem(f"no tokenizer in {path}", f"ls {quoted(path)}/tokenizer*")
         )
-    for name in TOKENIZERS:
+    for name in (*TOKENIZERS, "tokenizer_config.json"):
         if name in names and name.endswith(".json"):
             read(path / name, found, whole=False)
         elif name in names:

@@ -106,7 +106,7 @@ def read(path: Path) -> Shard:
     except OSError as exc:
         return Shard(name, 0, 0, problem=f"{UNREAD}: {exc.strerror or exc}")
     try:
-        tensors, end = _tensors(json.loads(raw), name)
+        tensors, end = _tensors(json.loads(raw.decode()), name)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Shard(name, size, 0, problem="its header is damaged")
     expected = 8 + length + end

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from tools.rig.base.errors import CannotError
-from tools.rig.serve import quantisation, shapes, weights
+from tools.rig.serve import model_names, quantisation, shapes, weights
 from tools.rig.serve.folder import ModelFolder, Problem, read
 from tools.rig.serve.headers import Tensor
 from tools.rig.serve.shapes import Attention, Shape
@@ -43,6 +43,7 @@ def checks(
     found = list(model.problems)
     if not model.config:
         return found
+    found += model_names.problems(model.config, model.path / "config.json")
     try:
         shape = shapes.read(model.config)
     except CannotError as exc:

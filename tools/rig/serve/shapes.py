@@ -58,6 +58,31 @@ UNKNOWN_LAYOUT = frozenset(
 )
 """Model types whose memory per token follows rules that are not in here."""
 
+ENCODERS = frozenset(
+    [
+        "albert",
+        "bert",
+        "camembert",
+        "deberta",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+        "ernie",
+        "eurobert",
+        "gte",
+        "modernbert",
+        "mpnet",
+        "new",
+        "nomic_bert",
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+    ]
+)
+"""Model types that see the whole text at once and keep nothing of it
+(``EncoderOnlyAttention`` in the fork has no KV cache), unless they are decoders."""
+
 
 @dataclass(frozen=True)
 class Attention:
@@ -213,6 +238,8 @@ def _layers(
     plain: tuple[Cache, ...] = ()
     if heads:
         plain = _full(own, kind, heads, hidden)
+    if kind in ENCODERS and not own.get("is_decoder"):
+        return [()] * count
     pattern = recurrent.layers(own, kind, count)
     if pattern is not None:
         return [

@@ -44,6 +44,8 @@ def left_out(env: Mapping[str, str], made: Units, *, user: bool) -> list[str]:
         way = f"{control} edit {made.service}, [Service], Environment=NAME=VALUE"
         said.append(f"set here and not in the unit: {', '.join(plain)}; to keep: {way}")
     for name in secret:
+        if name in _KEYS and "--api-key-file" in text:
+            continue
         way = "its server has no key of it; give it one by --api-key-file FILE"
         if name not in _KEYS:
             way = "a secret belongs into a file that its owner alone can read"
