@@ -20,6 +20,7 @@ from typing import Any
 
 from tools.rig.base.errors import UsageError
 from tools.rig.host import processes
+from tools.rig.serve import foreign
 from tools.rig.serve.record import ServerRecord
 
 PROMPT = "The capital of France is"
@@ -292,7 +293,9 @@ def _failed(answer: Answer, seconds: float, timeout: float) -> Completion:
     if isinstance(body, Mapping):
         error = body.get("error", body.get("message", body.get("detail", "")))
         said = str(error.get("message", "") if isinstance(error, Mapping) else error)
-    problem = f"HTTP {answer.status}" + (f": {said[:200]}" if said else "")
+    problem = f"HTTP {answer.status}" + (
+        f": {foreign.escaped(said[:200])}" if said else ""
+    )
     return Completion(
         problem,
         seconds=seconds,

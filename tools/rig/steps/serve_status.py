@@ -16,6 +16,7 @@ from tools.rig.base.errors import ExitCode
 from tools.rig.base.state import StateRoot
 from tools.rig.serve import record as records
 from tools.rig.serve.cards import CardUse
+from tools.rig.serve.foreign import escaped
 from tools.rig.serve.look import PROBE_S, ServerStatus, look_at_all
 from tools.rig.serve.states import State
 from tools.rig.steps.serve_stop import pick
@@ -127,12 +128,13 @@ def _show(console: Console, report: Report) -> None:
     if not report.servers:
         console.say("no server is recorded here")
     for server in report.servers:
-        reason = f": {server.reason}" if server.reason else ""
+        reason = f": {escaped(server.reason)}" if server.reason else ""
         console.mark(
             _MARKS[server.state], f"{server.name} is {server.state.value}{reason}"
         )
         for line in _lines(server):
-            console.say(f"  {line}")
+            # processes choose their names, and files may say anything
+            console.say(f"  {escaped(line)}")
 
 
 def _lines(server: ServerStatus) -> list[str]:
