@@ -176,6 +176,7 @@ def test_stalled() -> None:
     assert summary(told, ["c"])["stalled_s"] == 430.0
     assert summary(told, ["c"])["held_by"] == ["c"]
     assert summary([], ["c"])["held_by"] == []
+    assert (summary(told)["at_once"], summary([])["at_once"]) == (2, 0)
 
 
 STATUS = {

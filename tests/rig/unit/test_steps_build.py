@@ -296,6 +296,17 @@ class TestBadEnd:
         assert caught.value.what == f"building the wheel failed (status 1): {said}"
         assert caught.value.details[0] == 'csrc/x.cu(3): error: expected a ";"'
 
+    def test_killed(self, play: Play) -> None:
+        """The number of compiles that is advised lies below the one that was used."""
+        play.stage.compiles = 137
+        play.stage.says = ["FAILED: [code=137] x.cu.o", "ninja: build stopped: x"]
+        with pytest.raises(StepFailed) as caught:
+            play.build()
+        most = play.last["plan"]["compiles_at_once"]
+        assert most > 1
+        advised = f"--jobs {most // 2}"
+        assert any(advised in line for line in caught.value.details)
+
     @pytest.mark.parametrize("said", [True, False])
     def test_full_disk(
         self, play: Play, monkeypatch: pytest.MonkeyPatch, said: bool

@@ -136,3 +136,25 @@ def test_poor_record(data: dict[str, Any]) -> None:
     """A record that holds little fills in nothing."""
     assert machine_facts(data) == {}
     assert "jobs" not in machine_facts({"plan": {"env": {"MAX_JOBS": "many"}}})
+
+
+@pytest.mark.parametrize(
+    ("told", "jobs"),
+    [
+        ({"plan": {"compiles_at_once": 2, "env": {"MAX_JOBS": "64"}}}, ("1", "2")),
+        (
+            {"plan": {"compiles_at_once": 16}, "admission": {"at_once": 5}},
+            ("2", "5"),
+        ),
+        (
+            {"plan": {"compiles_at_once": 4}, "admission": {"at_once": 0}},
+            ("2", "4"),
+        ),
+        ({"plan": {"compiles_at_once": "x"}, "admission": [1]}, (None, None)),
+        ({"plan": {"compiles_at_once": 1}}, ("1", "1")),
+    ],
+)
+def test_fewer_than_ran(told: dict[str, Any], jobs: tuple[str, str]) -> None:
+    """What is advised is less than what ran, not than what ninja let wait."""
+    facts = machine_facts(told)
+    assert (facts.get("jobs"), facts.get("ran")) == jobs

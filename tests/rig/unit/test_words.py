@@ -8,6 +8,7 @@ import pytest
 
 from tests.rig.support.entries import entry
 from tools.rig.diagnose import words
+from tools.rig.diagnose.entries import catalogue
 from tools.rig.diagnose.judge import Judgement, judge
 from tools.rig.diagnose.match import Matcher
 
@@ -59,6 +60,24 @@ def test_filled() -> None:
     assert filled.title == "car has a flat tyre"
     assert filled.cause == "A nail in 1Cat-vLLM"
     assert filled.fix == ("$ mend /v x <unheard>", "or walk {far}")
+
+
+@pytest.mark.parametrize("lang", words.LANGUAGES)
+def test_fewer_than_one(lang: str) -> None:
+    """A build that ran one compile at a time is not told to run fewer."""
+    log = b"ninja -v\nFAILED: [code=137] a.cu.o\n"
+    root = judge(Matcher(catalogue()).read([log])).root
+    assert root is not None and root.entry.id in words.TOO_LARGE
+    two = words.filled(root, lang, {"ran": "2", "jobs": "1"})
+    assert any("--jobs 1" in line for line in two.fix)
+    one = words.filled(root, lang, {"ran": "1", "jobs": "1"})
+    assert not any("--jobs" in line for line in one.fix)
+    assert "free -h" in one.fix[-1]
+
+
+def test_too_large_are_entries() -> None:
+    """The entries exist whose cure is fewer compiles."""
+    assert {one.id for one in catalogue()} >= words.TOO_LARGE
 
 
 def test_people() -> None:

@@ -31,8 +31,16 @@ GENERIC = {
 }
 """What stands for a machine's facts when the log comes from another one."""
 
+TOO_LARGE = frozenset(
+    {"compiler-out-of-memory", "compile-killed-silently", "linker-out-of-memory"}
+)
+"""Entries whose cure is fewer compiles at once, which one alone cannot be."""
+
 _TEXTS = {
     "en": {
+        "alone": "No more than one compile ran at once, and fewer there cannot be: "
+        "give the machine or the container more memory, or swap, or close what holds it: "
+        "`$ free -h`",
         "cause": "ROOT CAUSE",
         "also": "ALSO WRONG",
         "consequence": "FOLLOWS FROM IT",
@@ -55,6 +63,8 @@ _TEXTS = {
         "bundle": "hint: invoke bundle",
     },
     "zh": {
+        "alone": "当时只有一个编译在运行，无法再减少：请给机器或容器更多内存或交换空间"
+        "，或关闭占用内存的程序：`$ free -h`",
         "cause": "根本原因",
         "also": "另一处错误",
         "consequence": "由此引起",
@@ -88,8 +98,19 @@ def language_of(env: Mapping[str, str]) -> str:
 
 
 def filled(hit: Hit, lang: str, facts: Mapping[str, str]) -> Words:
-    """Return an entry's words with what the log and the machine say filled in."""
+    """Return an entry's words with what the log and the machine say filled in.
+
+    Parameters
+    ----------
+    facts
+        What stands in the braces of the catalogue; ``ran`` is how many compiles ran at
+        once, where that is known: nobody is told to run as many again.
+    """
     words = hit.entry.words[lang]
+    fixes = words.fix
+    if facts.get("ran") == "1" and hit.entry.id in TOO_LARGE:
+        kept = [line for line in fixes if "--jobs" not in line]
+        fixes = (*kept, _TEXTS[lang]["alone"])
     values = _Values({**GENERIC, **facts, **hit.groups})
 
     def fill(text: str) -> str:
@@ -98,7 +119,7 @@ def filled(hit: Hit, lang: str, facts: Mapping[str, str]) -> Words:
     return Words(
         fill(words.title),
         fill(words.cause),
-        tuple(fill(line) for line in words.fix),
+        tuple(fill(line) for line in fixes),
         fill(words.check),
     )
 

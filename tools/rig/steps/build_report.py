@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tools.rig.base import room
@@ -92,7 +93,13 @@ def full_disk(title: str, log: Path, since: int, root: Path) -> StepFailed | Non
     )
 
 
-def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
+def failure(
+    title: str,
+    code: int,
+    log: Path,
+    since: int,
+    facts: Mapping[str, str] = MappingProxyType({}),
+) -> StepFailed:
     """Return the error for a build that failed.
 
     Parameters
@@ -105,6 +112,8 @@ def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
         The whole log.
     since
         Bytes of the log that earlier steps wrote: their errors were none.
+    facts
+        What of this build stands in the advice (see :mod:`tools.rig.diagnose.words`).
     """
     what = f"building the {title} failed (status {code})"
     with log.open("rb") as whole:
@@ -116,7 +125,7 @@ def failure(title: str, code: int, log: Path, since: int) -> StepFailed:
         whole.seek(since)
         cause = first_error(line.decode("utf-8", "replace") for line in whole)
     if root is not None:
-        said = words.filled(root, "en", {})
+        said = words.filled(root, "en", facts)
         return StepFailed(
             f"{what}: {said.title}",
             details=[root.line.text, *said.fix],

@@ -28,6 +28,7 @@ from tools.rig.builds.plan import BuildPlan, Command
 from tools.rig.builds.progress import Progress
 from tools.rig.steps import build_report
 from tools.rig.steps.build_tools import Tools
+from tools.rig.steps.diagnose import machine_facts
 from tools.rig.steps.recorded import Run
 from tools.rig.steps.scene import Scene
 
@@ -95,7 +96,10 @@ class Compile:
             full = build_report.full_disk(
                 command.title, log, since, self.scene.root.path
             )
-            raise full or build_report.failure(command.title, result.code, log, since)
+            facts = machine_facts(self.run.record.data)
+            raise full or build_report.failure(
+                command.title, result.code, log, since, facts
+            )
         return wheel.only_wheel(todo.wheels)
 
     def _run(

@@ -120,22 +120,37 @@ def machine_facts(record: Mapping[str, Any]) -> dict[str, str]:
     planned = plan.get("env")
     planned = planned if isinstance(planned, Mapping) else {}
     log = record.get("log")
+    ran = _ran(record, plan, planned)
     known = {
         "venv": record.get("environment"),
         "checkout": record.get("checkout"),
         "cuda_home": planned.get("CUDA_HOME"),
         "cxx": planned.get("CUDAHOSTCXX"),
         # half as many compiles are what is worth a try when memory did not suffice
-        "jobs": _half(planned.get("MAX_JOBS")),
+        "jobs": max(1, ran // 2) if ran else None,
+        "ran": ran,
         "state": str(Path(str(log)).parent.parent) if log else None,
         "tmp": planned.get("TMPDIR"),
     }
     return {name: str(value) for name, value in known.items() if value}
 
 
-def _half(jobs: object) -> str | None:
-    return (
-        str(max(1, int(jobs) // 2))
-        if isinstance(jobs, str) and jobs.isdigit()
-        else None
-    )
+def _ran(
+    record: Mapping[str, Any], plan: Mapping[str, Any], planned: Mapping[str, Any]
+) -> int | None:
+    """Return how many compiles ran at once, or at least were allowed to.
+
+    ninja's own number is none of it where the admission decides: it lets more wait.
+    """
+    told = record.get("admission")
+    told = told if isinstance(told, Mapping) else {}
+    most = planned.get("MAX_JOBS")
+    allowed = _count(plan.get("compiles_at_once"))
+    if allowed is None and isinstance(most, str) and most.isdigit():
+        allowed = _count(int(most))
+    known = (_count(told.get("at_once")), allowed)
+    return min((n for n in known if n is not None), default=None)
+
+
+def _count(number: object) -> int | None:
+    return number if isinstance(number, int) and number > 0 else None

@@ -33,6 +33,7 @@ _MOST_STARTS = 50
 _PAUSE_S = 0.3
 _STOP_S = 1.0
 _JOIN_S = 10.0
+_WAYS = (("started", 1), ("ended", -1))
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,7 @@ def summary(
         "compile_s": round(sum(one["seconds"] for one in events), 1),
         "waited_s": round(waited, 1),
         "stalled_s": stalled,
+        "at_once": at_once(events),
         "held_by": [*held_by] if stalled else [],
         "largest_bytes": max((one["peak_bytes"] for one in events), default=0),
     }
@@ -262,3 +264,14 @@ def stalled_s(events: Sequence[Mapping[str, Any]]) -> float:
             found += at - then
         waiting, running, then = waiting + asks, running + runs, at
     return found
+
+
+def at_once(events: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many compiles of a build ran together at most."""
+    # an end comes before a start at the same moment
+    turns = sorted((at[key], way) for at in events for key, way in _WAYS)
+    running = most = 0
+    for _, way in turns:
+        running += way
+        most = max(most, running)
+    return most
