@@ -39,8 +39,8 @@ TOO_LARGE = frozenset(
 _TEXTS = {
     "en": {
         "alone": "No more than one compile ran at once, and fewer there cannot be: "
-        "give the machine or the container more memory, or swap, or close what holds it: "
-        "`$ free -h`",
+        "give the machine or the container more memory, or swap, or close what holds "
+        "it: `$ free -h`",
         "cause": "ROOT CAUSE",
         "also": "ALSO WRONG",
         "consequence": "FOLLOWS FROM IT",
