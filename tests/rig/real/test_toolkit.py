@@ -25,7 +25,7 @@ from tests.rig.support.toolkit import (
 )
 from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, StepFailed, UsageError
 from tools.rig.base.state import SENTINEL, StateRoot
 from tools.rig.builds import (
     compiler_kit,
@@ -36,9 +36,10 @@ from tools.rig.builds import (
     workbench,
 )
 from tools.rig.builds.private_apt import PrivateApt
-from tools.rig.host import compilers, cuda, system
+from tools.rig.host import compilers, cuda, nvcc_flags, system
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
+from tools.rig.steps import nvcc_flags as flags_step
 from tools.rig.steps import proof
 from tools.rig.steps import toolkit as step
 from tools.rig.steps.trees import LINK_PLACES, link_for
@@ -53,6 +54,20 @@ CLEAN = {
 SAMPLE = profile.load("sample")
 VOLTA = replace(SAMPLE, name="volta", toolkit_min="12.0", sms=(70,), cxx=20)
 AMPERE = profile.on_sample(profile.load("a100-cu118"))
+
+
+@pytest.mark.parametrize("name", nvcc_flags.VARIABLES)
+def test_flags_of_the_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real nvcc answers whatever the user gave it, and says what it does not know."""
+    found = sm70_toolkit()
+    monkeypatch.setenv(name, "--bogus")
+    assert not cuda.probe(found.root, "PATH").problem
+    with pytest.raises(UsageError, match=f"{name}=--bogus: nvcc does not know it"):
+        flags_step.check(found, {**CLEAN, name: "--bogus"})
+    for good in ("-lineinfo -I/none", "-Xcompiler -Wall"):
+        flags_step.check(found, {**CLEAN, name: good})
+
+
 PROGRAM = """\
 #include <cstdio>
 __global__ void twice(float *p) { p[threadIdx.x] *= 2; }

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.rig.support import fakemachine as fake
+from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import compiler_kit, inventory
 from tools.rig.host.system import Distribution
@@ -54,6 +55,17 @@ class TestSettings:
         found = toolchain.settings(fake.facts({name: value}))
         assert found.status == "fail"
         assert name in found.detail and f"unset {name}" in found.hint
+
+    def test_flags_that_nvcc_refuses(self, monkeypatch):
+        """Options for nvcc are tried on the toolkit of the build."""
+
+        def check(plan, found, env):
+            raise UsageError(f"{env['NVCC_APPEND_FLAGS']} is none", hint="unset it")
+
+        monkeypatch.setattr(toolchain.nvcc_flags, "check_plan", check)
+        found = toolchain.toolkit(fake.facts({"NVCC_APPEND_FLAGS": "--bogus"}))
+        assert (found.status, found.hint) == ("fail", "unset it")
+        assert found.detail == "--bogus is none"
 
     def test_all_refusals_are_told(self):
         """Two bad ones are told together."""

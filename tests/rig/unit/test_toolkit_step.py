@@ -189,6 +189,62 @@ class TestPlan:
         assert "none can be brought on this distribution" in machine.plan().problem
 
 
+class TestFlags:
+    """Options for nvcc in the user's environment."""
+
+    BAD = "nvcc fatal   : Unknown option '--bogus'\n"
+    OLD = "nvcc fatal   : Unsupported gpu architecture 'compute_70'\n"
+
+    def nvcc(self, machine: Machine, release: str, *says: str) -> None:
+        """Let an nvcc be here that plans no compile but with these words, in turn."""
+        home = nvcc(machine.fp, machine.tmp / "cuda", release)
+        gxx(machine.fp, machine.tmp / "bin" / "g++")
+        machine.env["CUDA_PATH"] = str(home)
+        argv = [str(home / "bin" / "nvcc"), "--dryrun", machine.fp.any()]
+        for said in says:
+            machine.fp.register(argv, stderr=said, returncode=1 if said else 0)
+
+    @pytest.mark.parametrize("name", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
+    def test_refused(self, machine: Machine, name: str) -> None:
+        """What nvcc does not know is told before anything is fetched."""
+        self.nvcc(machine, "12.4", "", self.BAD)
+        with pytest.raises(UsageError, match=f"{name}=--bogus: nvcc does not kn") as ex:
+            machine.plan(**{name: "--bogus"})
+        assert ex.value.hint == f"unset {name}"
+
+    def test_taken(self, machine: Machine) -> None:
+        """Good ones cost two questions, none costs none."""
+        self.nvcc(machine, "12.4", "", "", "")
+        both = {"NVCC_PREPEND_FLAGS": "-lineinfo", "NVCC_APPEND_FLAGS": "-Wno-x"}
+        assert machine.plan(**both).toolkit is not None
+
+    @pytest.mark.parametrize(("said", "taken"), [(BAD, False), (OLD, True)])
+    def test_of_one_that_is_brought(
+        self, machine: Machine, said: str, taken: bool
+    ) -> None:
+        """A newer nvcc knows what no nvcc knows; what it is too new for may be good."""
+        self.nvcc(machine, "13.0", "", said)
+        machine.env["NVCC_APPEND_FLAGS"] = "--bogus"
+        if taken:
+            assert machine.plan().recipe is not None
+            return
+        with pytest.raises(UsageError, match="does not know it"):
+            machine.plan()
+
+    def test_too_old_to_tell(self, machine: Machine) -> None:
+        """What an older nvcc does not know the one that is brought may know."""
+        self.nvcc(machine, "11.8")
+        assert machine.plan(NVCC_APPEND_FLAGS="--new").recipe is not None
+
+    def test_not_its_fault(self, machine: Machine) -> None:
+        """What nvcc says without them as well, or of its compiler, is another's."""
+        said = "nvcc fatal   : Failed to preprocess host compiler properties.\n"
+        self.nvcc(machine, "12.4", self.OLD, self.OLD)
+        assert machine.plan(NVCC_APPEND_FLAGS="-lineinfo").toolkit is not None
+        self.nvcc(machine, "12.4", "", said)
+        assert machine.plan(NVCC_APPEND_FLAGS="-lineinfo").toolkit is not None
+
+
 class TestUserSettings:
     """What the user has set wrongly is told before anything is looked at."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import regex as re
 
 from tools.rig.base.run import Result, run
+from tools.rig.host import nvcc_flags
 
 PROBE_S = 20.0
 """Seconds that an nvcc may take to answer; a toolkit on a stuck mount hangs."""
@@ -84,7 +85,9 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
         return Toolkit(root, nvcc, "", (), origin, "the folder does not exist")
     if not os.access(nvcc, os.X_OK):
         return Toolkit(root, nvcc, "", (), origin, "holds no bin/nvcc")
-    answer = run([nvcc, "--version"], timeout=timeout)
+    # options of the user's for compiles are judged by themselves
+    env = nvcc_flags.without(os.environ)
+    answer = run([nvcc, "--version"], env=env, timeout=timeout)
     if answer.timed_out:
         problem = f"nvcc did not answer within {timeout:.0f} s"
         return Toolkit(root, nvcc, "", (), origin, problem)
@@ -93,7 +96,7 @@ def probe(root: Path, origin: str, *, timeout: float = PROBE_S) -> Toolkit:
         why = f"nvcc does not say its version (status {answer.code})"
         problem = why + _said(answer)
         return Toolkit(root, nvcc, "", (), origin, problem)
-    codes = run([nvcc, "--list-gpu-code"], timeout=timeout)
+    codes = run([nvcc, "--list-gpu-code"], env=env, timeout=timeout)
     sms = tuple(sorted({int(n) for n in _SM.findall(codes.out)}))
     if codes.timed_out:
         problem = f"nvcc did not answer within {timeout:.0f} s"
@@ -183,7 +186,8 @@ def toolkit_of(
         return plain
     if not is_script or plain == system / "usr":
         return plain
-    answer = run([nvcc, "--dryrun", "-x", "cu", "/dev/null"], timeout=timeout)
+    env = nvcc_flags.without(os.environ)
+    answer = run([nvcc, "--dryrun", "-x", "cu", "/dev/null"], env=env, timeout=timeout)
     top = _TOP.search(answer.err + answer.out)
     root = Path(os.path.normpath(top[1])) if top else plain
     return root if (root / "bin" / "nvcc").exists() else plain

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.rig.base.config import Settings
 from tools.rig.base.console import Console, size
-from tools.rig.base.errors import CannotError, StepFailed, UsageError
+from tools.rig.base.errors import CannotError, StepFailed, UsageError, quoted
 from tools.rig.base.state import StateRoot, checked_path
 from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.pair import PairPlan, choose, user_set
@@ -23,6 +23,7 @@ from tools.rig.builds.tools import uv_command
 from tools.rig.host import compilers, cuda, system
 from tools.rig.host.compilers import HostCompiler
 from tools.rig.host.cuda import Toolkit
+from tools.rig.steps import nvcc_flags
 from tools.rig.steps.proof import prove_once
 from tools.rig.steps.shim import ShimResult, shim
 from tools.rig.steps.trees import LINK_PLACES, is_plain, link_for, plain_path
@@ -68,7 +69,8 @@ def plan(
     ------
     UsageError
         When ``CUDA_HOME`` names no folder or one without nvcc, or ``NVCC_CCBIN`` no
-        program.
+        program, or nvcc does not take what is in ``NVCC_PREPEND_FLAGS`` or
+        ``NVCC_APPEND_FLAGS``.
     """
     check_user_settings(env)
     found = cuda.find(env, root.toolkits if root else None)
@@ -85,6 +87,7 @@ def plan(
     made = choose(
         found, hosts, profile, recipes, set_by_user=user_set(env), no_recipes=why
     )
+    nvcc_flags.check_plan(made, found, env)
     if made.problem or made.compiler or made.compiler_max is None:
         return made
     why, hint = compiler_kit.cannot(
@@ -137,7 +140,11 @@ def act(
         )
         toolkit = cuda.probe(place, "provisioned")
         if toolkit.problem:
-            raise StepFailed(f"the brought toolkit does not work: {toolkit.problem}")
+            raise StepFailed(
+                f"the brought toolkit does not work: {toolkit.problem}",
+                hint=f"{quoted(toolkit.nvcc)} --version",
+            )
+        nvcc_flags.check(toolkit, env)
         notes.append(f"CUDA {toolkit.version} brought into {place}: none here fitted")
     assert toolkit is not None
     compiler = pair_plan.compiler

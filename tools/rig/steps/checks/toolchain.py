@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from tools.rig.base.errors import RigError
+from tools.rig.base.errors import RigError, UsageError
 from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.environment import arch_list
 from tools.rig.builds.pair import toolkit_refusal
 from tools.rig.host import compat, compilers
 from tools.rig.host.cuda import Toolkit
+from tools.rig.steps import nvcc_flags
 from tools.rig.steps.checks.facts import Facts
 from tools.rig.steps.checks.registry import Outcome, check
 from tools.rig.steps.toolkit import check_user_settings
@@ -99,6 +100,10 @@ def toolkit(facts: Facts) -> Outcome:
     data = {"release": facts.release, "brought": bool(plan.recipe)}
     if plan.problem:
         return Outcome("fail", plan.problem, hint=plan.hint, data=data)
+    try:
+        nvcc_flags.check_plan(plan, facts.toolkits, facts.env)
+    except UsageError as exc:
+        return Outcome("fail", exc.what, hint=exc.hint, data=data)
     if plan.toolkit:
         return Outcome("ok", plan.toolkit.describe(), data=data)
     assert plan.recipe is not None
