@@ -38,7 +38,8 @@ class Desk:
         env: dict[str, str] | None = None,
         **wish: Any,
     ) -> Planned:
-        """Return a plan."""
+        """Return a plan; ``cards_`` are those that were asked for."""
+        wish["cards"] = wish.pop("cards_", "")
         if "preset" in wish:
             wish["presets"] = presets.chosen(wish.pop("preset"))
         return planning.plan(

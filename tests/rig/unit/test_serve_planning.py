@@ -14,7 +14,9 @@ from tests.rig.support.made_parser import FORK, TWO, card, gpus
 from tests.rig.support.plan_desk import CPU, NONE, Desk, words
 from tests.rig.support.plan_desk import desk as desk
 from tools.rig.base.errors import UsageError
+from tools.rig.host.gpu import Gpus
 from tools.rig.serve import presets, safe, volta
+from tools.rig.serve.parser import Parser
 
 
 def test_two_v100(desk: Desk) -> None:
@@ -149,11 +151,30 @@ def test_which_cards() -> None:
         (1, "", "MIG-1", "CUDA_VISIBLE_DEVICES names card MIG-1"),
         (4, "", "", "4 cards are wanted, and 2 are there"),
         (1, "0,1", "", "--cards names 2 cards, and 1 are wanted"),
+        (2, "0,GPU-0a", "", "--cards 0,GPU-0a names a card twice"),
+        (2, "", "1,1", "CUDA_VISIBLE_DEVICES=1,1 names a card twice"),
     ],
 )
 def test_cards_that_cannot_be(count: int, asked: str, visible: str, what: str) -> None:
     """Cards that are not there, or not as many as ranks, are told."""
     assert what in volta.choose(TWO, count, asked, visible).problems[0].what
+
+
+@pytest.mark.parametrize("asked", ["x", "0;1", "0,", ",", "-1", "0,0", "1.0", "GPU-"])
+@pytest.mark.parametrize(("parser", "cards"), [(FORK, TWO), (FORK, NONE), (CPU, NONE)])
+def test_words_that_name_no_card(
+    desk: Desk, asked: str, parser: Parser, cards: Gpus
+) -> None:
+    """Nonsense is a fault of the command line, whatever cards are here."""
+    [problem] = desk.plan(cards=cards, parser=parser, **{"cards_": asked}).usage
+    assert problem.what.startswith(f"--cards {asked} names ")
+
+
+def test_cards_that_nobody_uses(desk: Desk) -> None:
+    """A server on the processor takes no cards, and says so where some are named."""
+    planned = desk.plan(parser=CPU, cards=NONE, cards_="0,1")
+    assert planned.usage == () and planned.plan.cards == ()
+    assert any("--cards is of no use" in note for note in planned.plan.notes)
 
 
 def test_data_parallel_counts(desk: Desk) -> None:

@@ -115,8 +115,10 @@ def plan(
     typed, in_file = layers.absolute(typed, cwd), layers.absolute(in_file, cwd)
     rest = layers.merged([in_file, typed])
     tensor, pipeline, others = _ranks(wish, typed, in_file)
+    odd = volta.unreadable(wish.cards)
+    usage += [odd] if odd else []
     chosen = Chosen()
-    if parser.device != "cpu":
+    if odd is None and parser.device != "cpu":
         visible = env.get("CUDA_VISIBLE_DEVICES", "")
         count = tensor * pipeline * others
         chosen = volta.choose(gpus, count, wish.cards, visible)
@@ -138,6 +140,8 @@ def plan(
     ]
     notes += [note for _, some in by_preset for note in some]
     notes += _about(rest)
+    if wish.cards and parser.device == "cpu":
+        notes.append("--cards is of no use: this vLLM computes on the processor")
     if wish.drain_s and not parser.has("--shutdown-timeout"):
         notes.append(f"vLLM {parser.version} aborts requests when it is stopped")
     host = _value(options, "host", HOST)

@@ -8,16 +8,20 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import regex as re
+
 from tools.rig.base.console import size
 from tools.rig.host.gpu import Card, Gpus
 from tools.rig.serve.flags import Read
 from tools.rig.serve.folder import Problem
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.parser import Parser
 
 SM = 70
 BACKEND = "FLASH_ATTN_V100"
 """The fork's attention for V100 (``vllm/v1/attention/backends/registry.py``)."""
 
+_NAME = re.compile(r"[0-9]{1,4}|(?:GPU|MIG)-[\w/-]+")
 _BF16 = ("bfloat16", "bf16")
 _FEW = 512 << 20
 """Bytes on a card that do not count as use: a driver's own, or a desktop's."""
@@ -50,6 +54,18 @@ class Chosen:
         return any(card.sm == SM for card in self.cards)
 
 
+def unreadable(asked: str) -> Problem | None:
+    """Return what is wrong with words that name cards, whatever cards are here."""
+    words = [word.strip() for word in asked.split(",")]
+    odd = next((word for word in words if not _NAME.fullmatch(word)), None)
+    twice = len({*words}) < len(words)
+    if not asked or (odd is None and not twice):
+        return None
+    why = "names one twice" if odd is None else f"names no card with {shown(odd)!r}"
+    what = f"--cards {shown(asked)} {why}: indexes or UUIDs are wanted, with commas"
+    return Problem(what, "--cards 0,1")
+
+
 def choose(gpus: Gpus, count: int, asked: str = "", visible: str = "") -> Chosen:
     """Choose cards: those that are asked for, else free ones that NVLink joins.
 
@@ -77,6 +93,10 @@ def choose(gpus: Gpus, count: int, asked: str = "", visible: str = "") -> Chosen
             )
             return Chosen(problems=(problem,))
     pool = tuple(card for card in named if card is not None) or gpus.cards
+    if len({card.index for card in pool}) < len(pool):
+        source = f"--cards {asked}" if asked else f"CUDA_VISIBLE_DEVICES={visible}"
+        what = f"{source} names a card twice"
+        return Chosen(problems=(Problem(what, f"--cards {_some(gpus.cards, count)}"),))
     if len(pool) < count:
         what = f"{count} cards are wanted, and {len(pool)} are there"
         return Chosen(pool, (Problem(what, f"--tp {len(pool)}"),))
