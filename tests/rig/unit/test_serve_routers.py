@@ -45,7 +45,73 @@ def test_addresses() -> None:
 def test_record_and_plan_agree() -> None:
     """A server that runs is seen as its plan was."""
     record = records.of_plan(replace(PLAN, api_key_file=Path("/k")), "t", 0.0)
-    assert backend.of_record(record) == replace(ONE, api_key_file=Path("/k"))
+    planned = replace(ONE, api_key_file=Path("/k"))
+    assert backend.of_record(record) == replace(planned, runs=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "its", "meet"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("0.0.0.0", "127.0.0.1", True),
+        ("127.0.0.1", "", True),
+        ("10.0.0.1", "0.0.0.0", True),
+        ("::", "127.0.0.1", True),
+        ("localhost", "127.0.0.1", True),
+        ("localhost", "0.0.0.0", True),
+        ("gpu-1", "0.0.0.0", True),
+        ("::1", "0.0.0.0", False),
+        ("10.0.0.1", "127.0.0.1", False),
+        ("localhost", "10.0.0.1", False),
+    ],
+)
+def test_a_router_at_its_own_server(host: str, its: str, meet: bool) -> None:
+    """A router does not take the address of a server that it is to route to."""
+    found = [replace(OTHER, host="10.9.9.9"), replace(ONE, host=its)]
+    if not meet:
+        backend.check_port(host, 8000, found)
+    else:
+        with pytest.raises(UsageError, match="qwen listens there") as told:
+            backend.check_port(host, 8000, found)
+        assert told.value.hint == "--port 8080"
+    backend.check_port(host, 8080, found)
+
+
+def test_a_router_at_ports_that_it_gives() -> None:
+    """Where it gives ports to models, theirs are taken, and those of what runs now."""
+    first = llama_swap.FIRST_PORT
+    for port in (first, first + 1):
+        with pytest.raises(UsageError, match=f"gives ports from {first} on"):
+            backend.check_port("::1", port, [ONE, OTHER], first)
+    for port in (first - 1, first + 2, ONE.port):
+        backend.check_port(ONE.host, port, [ONE, OTHER], first)
+    with pytest.raises(UsageError, match="qwen listens there"):
+        backend.check_port(ONE.host, ONE.port, [replace(ONE, runs=True)], first)
+    with pytest.raises(UsageError) as told:
+        backend.check_port("::", 8080, [replace(ONE, port=8080), TWO])
+    assert told.value.hint == "--port 8081"
+
+
+@pytest.mark.parametrize("kind", step.KINDS)
+def test_the_step_refuses_its_own_servers_port(tmp_path: Path, kind: str) -> None:
+    """Every kind of router is told before anything is written."""
+    wish = Wish(kind, host=ONE.host, port=ONE.port)
+    console = Console(io.StringIO(), {})
+    with pytest.raises(UsageError, match="cannot listen at port 8000"):
+        step.serve_router(console, StateRoot(tmp_path), [replace(ONE, runs=True)], wish)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_address_in_the_comment(tmp_path: Path, host: str) -> None:
+    """How to run it stands in the file as it was asked for."""
+    wish = Wish("llama-swap", host=host, port=9090)
+    done = step.serve_router(
+        Console(io.StringIO(), {}), StateRoot(tmp_path), [ONE], wish
+    )
+    listen = f"--listen {'127.0.0.1' if host[0] == '1' else chr(39) + '[::1]'}:9090"
+    assert listen in Path(done.files[0]).read_text()
+    assert listen in done.start[0]
 
 
 def test_options_are_put_in_place() -> None:

@@ -91,7 +91,11 @@ def write_llama_swap(
     fitting = planned.shares if planned is not None and planned.fits else None
     key = wish.api_key_file
     text = llama_swap.config(
-        backends, key=key is not None, shares=fitting, idle_s=wish.idle_s
+        backends,
+        key=key is not None,
+        shares=fitting,
+        idle_s=wish.idle_s,
+        listen=_listen(wish),
     )
     write_text(file, text)
     command = llama_swap.command(os.fspath(file), _listen(wish))

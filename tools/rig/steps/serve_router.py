@@ -18,7 +18,7 @@ from tools.rig.serve import probe, router_check, shares
 from tools.rig.serve import record as records
 from tools.rig.serve.capacity import Options
 from tools.rig.serve.router_check import Checked
-from tools.rig.serve.routers import backend
+from tools.rig.serve.routers import backend, llama_swap
 from tools.rig.serve.routers.backend import Backend
 from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.shares import Shares, Tenant
@@ -114,7 +114,10 @@ def serve_router(
         When a file cannot be written.
     """
     _check(wish)
-    backend.check(backends, running=wish.kind != "llama-swap")
+    starts = wish.kind == "llama-swap"
+    backend.check(backends, running=not starts)
+    first = llama_swap.FIRST_PORT if starts else 0
+    backend.check_port(wish.host, wish.port, backends, first)
     # as a whole path: the check reads it from a folder of its own
     folder = output.absolute() if output else root.make(root.path / "routers")
     label = str(re.sub(r"[^A-Za-z0-9_.-]", "-", wish.name or backends[0].name))

@@ -135,7 +135,7 @@ def serve_router(
         kind,
         name=typed["name"],
         host=typed["host"] or "127.0.0.1",
-        port=ports.number("port", typed["port"]) if typed["port"] else 8080,
+        port=ports.number("port", typed["port"]) if typed["port"] else backend.USUAL,
         api_key_file=_file(typed["api_key_file"]),
         insecure=typed["insecure"],
         certificate=_file(typed["certificate"]),

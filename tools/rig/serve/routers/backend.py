@@ -13,8 +13,12 @@ import regex as re
 
 from tools.rig.base import redact
 from tools.rig.base.errors import UsageError
+from tools.rig.serve import safe
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.record import ServerRecord
+
+USUAL = 8080
+"""The port of a router where none is named."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Backend:
         The cards that it uses, and how many of them share each layer.
     drain_s
         Seconds that it lets requests finish.
+    runs
+        Whether it was started, and has its port, by its record.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Backend:
     cards: tuple[int, ...] = ()
     tensor: int = 1
     drain_s: int = 0
+    runs: bool = False
 
     @property
     def address(self) -> str:
@@ -103,6 +110,7 @@ def of_record(record: ServerRecord) -> Backend:
         cards=tuple(record.cards),
         tensor=int(plan.get("tensor", 1)),
         drain_s=record.drain_s,
+        runs=True,
     )
 
 
@@ -140,6 +148,54 @@ def check(backends: Iterable[Backend], *, running: bool = True) -> None:
                 f"a secret would stand in the file: the command of {one.name} holds it",
                 hint="--api-key-file FILE",
             )
+
+
+def check_port(
+    host: str, port: int, backends: Iterable[Backend], first: int = 0
+) -> None:
+    """Refuse a router's address that one of its own servers has, or would get.
+
+    Its own program may not see it: a configuration is read without listening.
+
+    Parameters
+    ----------
+    first
+        The first of the ports that the router gives to servers; 0: they have theirs.
+
+    Raises
+    ------
+    UsageError
+        When it is taken.
+    """
+    found = [*backends]
+    given = range(first, first + len(found)) if first else range(0)
+    taken = {*given, *(one.port for one in found)}
+    other = next(n for n in (USUAL, *range(port + 1, 65536), 1024) if n not in taken)
+    if port in given:
+        raise UsageError(
+            f"the router cannot listen at port {port}: it gives ports from {first} on "
+            "to its models",
+            hint=f"--port {other}",
+        )
+    for one in found:
+        if port == one.port and (one.runs or not first) and _meet(host, one.host):
+            raise UsageError(
+                f"the router cannot listen at port {port} of {host}: {one.name} "
+                "listens there",
+                hint=f"--port {other}",
+            )
+
+
+def _meet(one: str, other: str) -> bool:
+    """Say whether two listeners would want the same address."""
+    hosts = {host or "0.0.0.0" for host in (one, other)}
+    # who listens at all IPv6 addresses mostly has the others as well
+    if len(hosts) == 1 or "::" in hosts:
+        return True
+    if "localhost" in hosts:
+        [address] = hosts - {"localhost"}
+        return address == "0.0.0.0" or safe.is_loopback(address)
+    return "0.0.0.0" in hosts and not any(":" in host for host in hosts)
 
 
 def with_option(argv: tuple[str, ...], option: str, value: str) -> tuple[str, ...]:

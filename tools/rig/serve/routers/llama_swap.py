@@ -41,6 +41,7 @@ def config(
     shares: Mapping[str, float] | None = None,
     idle_s: int = 0,
     first_port: int = FIRST_PORT,
+    listen: str = "127.0.0.1:8080",
 ) -> str:
     """Return the configuration.
 
@@ -56,6 +57,8 @@ def config(
         Seconds without a request after which a model is unloaded; 0: never.
     first_port
         The first of the ports that it gives to models.
+    listen
+        Where it is to listen, which its file cannot say.
 
     Raises
     ------
@@ -83,7 +86,11 @@ def config(
     if shares is not None:
         together = {"swap": False, "exclusive": False, "members": [*models]}
         data["groups"] = {"together": together}
-    head = ["Written by serve-router for llama-swap.", "", f"Run it: {_shown(key)}"]
+    head = [
+        "Written by serve-router for llama-swap.",
+        "",
+        f"Run it: {_shown(key, listen)}",
+    ]
     return yaml.document(data, head)
 
 
@@ -92,8 +99,8 @@ def command(file: str, listen: str) -> list[str]:
     return ["llama-swap", "--config", file, "--listen", listen]
 
 
-def _shown(key: bool) -> str:
-    words = shlex.join(command("THIS-FILE", "127.0.0.1:8080"))
+def _shown(key: bool, listen: str) -> str:
+    words = shlex.join(command("THIS-FILE", listen))
     return f"{KEY}=... {words}" if key else words
 
 
