@@ -68,6 +68,14 @@ def test_what_is_needed(plan: ServePlan, tmp_path: Path) -> None:
         "root": "wx",
         "root/servers": "wx",
     }
+    template = tmp_path / "c/chat.jinja"
+    template.touch()
+    rest = ("--config=/no/c.yaml", f"--chat-template={template}", "/" + "x" * 5000)
+    more = replace(plan, rest=(*rest, "/\0"))
+    extra = {*reach.needs(more, start, tmp_path)} - {
+        *reach.needs(plan, start, tmp_path)
+    }
+    assert extra == {Need(template)}
     one = replace(plan, model=tmp_path / "m/a.safetensors", api_key_file=None)
     gone = Launcher(("/no/python",), Path("/no"))
     modes = {n.path: n.modes for n in reach.needs(one, gone, Path("/no"))}

@@ -140,3 +140,21 @@ def test_abbreviations_are_written_out(desk: Desk) -> None:
         *("--limit-mm-per-prompt.image", "2"),
     )
     assert "--enforce-eager --max-num-batched-tokens=4k" in words(planned)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "a\0"])
+def test_names_that_no_client_can_send(desk: Desk, name: str) -> None:
+    """A line break in the name of a model is a fault of usage, wherever it stands."""
+    for planned in (
+        desk.plan(served_name=name),
+        desk.plan(f"--served-model-name={name}"),
+        desk.plan("--served-model-name", "fine", name),
+        desk.plan(
+            from_file=(f"--served-model-name={name}",), file=desk.path / "c.yaml"
+        ),
+    ):
+        [problem] = planned.usage
+        assert problem.what.startswith("a model cannot be called ")
+        assert name not in problem.what
+    assert "called ''" in desk.plan("--served-model-name=").usage[0].what
+    assert desk.plan(served_name="Qwen 3 / größer").usage == ()

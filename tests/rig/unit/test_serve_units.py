@@ -120,7 +120,17 @@ def test_variables_of_the_plan_win() -> None:
         ({"run_as": ""}, UsageError, "root"),
         ({"systemd": 239}, CannotError, "too old"),
         ({"plan": replace(PLAN, port=80)}, UsageError, "port 80"),
-        ({"options": ("--model", "/a\nb")}, UsageError, "line break"),
+        (
+            {"options": ("--model", "/a\nb")},
+            UsageError,
+            "value of --model holds a line",
+        ),
+        (
+            {"extra": ("--served-name=a\nb",)},
+            UsageError,
+            "value of --served-name holds",
+        ),
+        ({"env": {"ONECAT_X": "a\rb"}}, UsageError, "ONECAT_X.* holds a line break"),
     ],
 )
 def test_refusals(changes: dict[str, Any], kind: type[Exception], words: str) -> None:

@@ -146,6 +146,9 @@ def plan(
         notes.append(f"vLLM {parser.version} aborts requests when it is stopped")
     host = _value(options, "host", HOST)
     port = _number(_value(options, "port", ""), ports.USUAL)
+    # what the folder is called is not for us to judge
+    for layer in (ours, rest):
+        usage += safe.of_names(layer)
     no_port = ports.outside(port)
     usage += [no_port] if no_port else []
     wrong, more = safe.open_to_others(

@@ -65,9 +65,16 @@ def needs(plan: ServePlan, start: Launcher, root: Path) -> list[Need]:
     except OSError:
         names = []
     found += [Need(plan.model / name) for name in names if name.endswith(_READ)]
+    # templates, plugins and files of options that were named behind the dashes
+    named = [Path(word.rpartition("=")[2]) for word in (*plan.argv, *plan.rest)]
+    found += [
+        Need(path, "rx" if os.path.isdir(path) else "r")
+        for path in dict.fromkeys(named)
+        if path.is_absolute() and path not in (plan.model, plan.python)
+    ]
     found += [Need(plan.api_key_file)] if plan.api_key_file else []
     found += [Need(path, "wx") for path in (root, root / "servers")]
-    return [need for need in found if need.path.exists()]
+    return [need for need in found if _is_here(need.path)]
 
 
 def look(user: str, wanted: Sequence[Need], ask: Ask | None = None) -> Reached:
@@ -123,6 +130,14 @@ def with_rights_of(user: str, wanted: Sequence[Need]) -> list[str | None] | None
     except ValueError:
         found = None
     return found if isinstance(found, list) and len(found) == len(asked) else None
+
+
+def _is_here(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        # a word that only looks like a path may be too long for one
+        return False
 
 
 def _said(who: str, place: str, needs_: Sequence[Need]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tools.rig.serve import probe
 from tools.rig.serve.flags import Read
 from tools.rig.serve.folder import Problem
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.parser import Parser
 
 KEY = "VLLM_API_KEY"
@@ -55,6 +56,21 @@ def refused(rest: Read) -> list[Problem]:
         if why:
             found.append(Problem(f"{given.flag} is not for here: {why}", hint))
     return found
+
+
+def of_names(rest: Read) -> list[Problem]:
+    """Return what is wrong with the names that clients are to ask for.
+
+    A line break or an escape in one would reach logs, terminals and files of routers.
+    """
+    given = rest.last("served_model_name")
+    for name in given.values if given is not None else ():
+        if not name or not name.isprintable():
+            what = f"a model cannot be called {shown(repr(name))}"
+            if name:
+                what += ": there is a line break, or something alike, in it"
+            return [Problem(what, "--served-name qwen")]
+    return []
 
 
 def open_to_others(

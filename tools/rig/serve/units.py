@@ -8,14 +8,13 @@ Text alone: nothing is installed or started from here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import regex as re
 
 from tools.rig.base import redact
 from tools.rig.base.errors import CannotError, UsageError
-from tools.rig.base.state import checked_path
 from tools.rig.serve import unit_text
 from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.unit_text import Launcher as Launcher
@@ -89,8 +88,7 @@ def _check(wish: Wish) -> None:
             usual="A key belongs into a file that its owner alone can read.",
             hint="--api-key-file FILE",
         )
-    for text in (*typed, *shown, *wish.launcher.argv):
-        checked_path(text)
+    _no_breaks((*typed, *shown, *wish.launcher.argv))
     if not wish.user and wish.run_as in ("", "root"):
         raise UsageError(
             "a server does not run as root",
@@ -107,6 +105,21 @@ def _check(wish: Wish) -> None:
             f"port {wish.plan.port} is for root alone",
             hint="--port 8000, and a router in front: invoke serve-router --kind nginx",
         )
+
+
+def _no_breaks(texts: Sequence[str]) -> None:
+    before = ""
+    for text in texts:
+        if any(char in text for char in "\n\r\0"):
+            name = text.partition("=")[0] if text.startswith("-") else before
+            whose = f"the value of {name}" if name.startswith("-") else repr(text)
+            raise UsageError(
+                f"{whose} holds a line break, which no unit can hold",
+                hint=f"{name} FILE, with that text in it"
+                if name == "--chat-template"
+                else "leave it out, or choose another name",
+            )
+        before = text
 
 
 def _notes(wish: Wish) -> list[str]:
