@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import http.server
 import io
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -213,6 +215,41 @@ def test_port_of_somebody_else(ward: Ward) -> None:
     assert time.monotonic() - start < 3
     assert caught.value.code == ExitCode.IN_USE
     assert not plan.log.exists()
+
+
+def test_port_that_is_taken_meanwhile(ward: Ward) -> None:
+    """Who takes the port while vLLM is still being imported is no server."""
+    plan = ward.plan(tiny_model.write(ward.folder / "tiny"), key="sesame-4711")
+    told: list[str] = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.append(self.headers.get("Authorization", ""))
+            self.send_response(200)
+            self.end_headers()
+
+        do_POST = do_GET
+
+    def take() -> None:
+        deadline = time.monotonic() + 60
+        while records.load(ward.root, "one") is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = ("127.0.0.1", plan.port)
+        with http.server.ThreadingHTTPServer(address, Stranger) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            while records.load(ward.root, "one") and time.monotonic() < deadline:
+                time.sleep(0.1)
+            server.shutdown()
+            thread.join()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    with pytest.raises(InUseError, match=f"is held by PID {os.getpid()} "):
+        serve(quiet(), plan, ward.root, timeout=400)
+    thread.join()
+    assert told and not any(told)
+    assert records.listing(ward.root) == []
 
 
 def fails(ward: Ward, plan: Any) -> StepFailed:

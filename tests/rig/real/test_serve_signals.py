@@ -181,6 +181,16 @@ def test_foreground_and_ready(start: Starter, sig: signal.Signals) -> None:
         assert members.of(record) == []
 
 
+@pytest.mark.parametrize("ready", [False, True], ids=["loading", "ready"])
+def test_foreground_that_serve_stop_ends(start: Starter, ready: bool) -> None:
+    """A supervisor sees no failure when somebody stops its server on purpose."""
+    started = start("invoke")
+    (started.ready if ready else started.loading)()
+    serve_stop(Console(io.StringIO(), env={}), start.root, "one")
+    assert started.proc.wait(60) == ExitCode.OK
+    started.assert_gone()
+
+
 def test_terminal_hangs_up(start: Starter) -> None:
     """A terminal that is closed takes its foreground server with it."""
     started = start("invoke", terminal=True)

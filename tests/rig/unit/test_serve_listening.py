@@ -22,7 +22,7 @@ from tests.rig.support.serve_desk import NO_CARDS, Desk, listens
 from tests.rig.support.serve_desk import desk as desk
 from tests.rig.support.server_record import a_record
 from tools.rig.base.errors import CannotError, ExitCode, InUseError
-from tools.rig.serve import life, listening, look
+from tools.rig.serve import life, listening, look, stop
 from tools.rig.serve import record as records
 from tools.rig.serve.listening import Listener, Who
 from tools.rig.serve.record import ServerRecord
@@ -268,6 +268,9 @@ def test_a_look_at_a_stranger(desk: Desk, key: Path) -> None:
             seen = look.look(desk.root, record, gpus=lambda: NO_CARDS)
             assert seen.state is State.DEGRADED
             assert f"held by PID {os.getpid()} " in seen.reason
+        told = len(keys)
+        gone = stop.stop(desk.root, record, drain=30, ask=lambda: NO_CARDS)
+        assert not gone.drained and len(keys) == told
     assert not any(keys)
 
 

@@ -161,7 +161,8 @@ def _drained(record: ServerRecord, patience: float, say: Say) -> bool:
     A server that is gone, or goes meanwhile, finished nothing. One that nobody could
     reach yet, or in whose place somebody else answers, has nothing to finish.
     """
-    if patience and listening.look(record).who is listening.Who.OTHERS:
+    others = listening.Who.OTHERS
+    if members.api_alive(record) and listening.look(record).who is others:
         return False
     deadline = time.monotonic() + patience
     idle = 0
