@@ -109,8 +109,12 @@ class TestSample:
         python = str(shop.environment / "bin" / "python")
         assert str(shop.sample) in shop.run([python, "-c", code]).stdout
         before = shop.environment.resolve()
-        got = shop.invoke("build-sm70", "--wheel")
+        # and nothing goes where another project's installs were to go
+        elsewhere = shop.folder / "elsewhere"
+        more = {"DESTDIR": str(elsewhere), "CMAKE_INSTALL_MODE": "SYMLINK"}
+        got = shop.invoke("build-sm70", "--wheel", **more)
         assert got.returncode == 0, got.stderr
+        assert "DESTDIR" in got.stderr and not elsewhere.exists()
         assert str(shop.environment) in shop.run([python, "-c", code]).stdout
         back = json.loads(shop.invoke("rollback", "--json").stdout)
         assert back["active"] == before.name and back["seconds"] < 5

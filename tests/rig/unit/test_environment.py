@@ -57,6 +57,15 @@ def test_the_same_value_is_no_news() -> None:
     assert compose({"TMPDIR": "/tmp-here"}).notes == ()
 
 
+@pytest.mark.parametrize("name", environment.ASTRAY)
+def test_what_leads_astray(name: str) -> None:
+    """What would install elsewhere is told, and not handed on as the user's own."""
+    found = compose({name: "/elsewhere"})
+    assert name not in found.add
+    [note] = found.notes
+    assert note.startswith(f"{name}=/elsewhere is dropped for the build")
+
+
 def test_path_without_a_toolchain() -> None:
     """Without a toolchain the user's own PATH is extended."""
     found = environment.compose({"PATH": "/bin"}, V100, PLACES, 1, {}, {})

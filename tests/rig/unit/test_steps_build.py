@@ -142,6 +142,16 @@ class TestEditable:
         assert how["first_to_die"] and how["nice"] == compiling.NICE
         assert env["TMPDIR"].startswith(str(play.at.root.tmp))
 
+    def test_what_leads_astray(self, play: Play) -> None:
+        """A DESTDIR of the user's is not seen by the build, which says so."""
+        play.at = replace(play.at, env={**play.at.env, "DESTDIR": "/elsewhere"})
+        made = play.build()
+        [(_, env, _)] = play.stage.named("compile")
+        assert "DESTDIR" not in env
+        [line] = [note for note in made["notes"] if "DESTDIR" in note]
+        assert line.startswith("DESTDIR=/elsewhere is dropped for the build")
+        assert f"work-round   {line}" in play.out.getvalue()
+
     def test_libraries_in_place(self, play: Play) -> None:
         """What the build made lies in the checkout, what git tracks is left alone."""
         play.build()

@@ -2,9 +2,10 @@
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
 """The environment variables of a build: the user's, extended by what we know.
 
-The rule for each variable is one of two: a value that the user has set stands
+The rule for each variable is one of three: a value that the user has set stands
 (``TMPDIR``, ``UV_CACHE_DIR``, ``FETCHCONTENT_BASE_DIR``, caches, the profile's own
-variables), or it is extended in front (``PATH``, ``NVCC_PREPEND_FLAGS``).
+variables), it is extended in front (``PATH``, ``NVCC_PREPEND_FLAGS``), or it would send
+the build's files elsewhere and is dropped (``DESTDIR``).
 """
 
 from __future__ import annotations
@@ -21,6 +22,18 @@ from tools.rig.builds.profile import Profile
 
 _NAMED = {"Volta": ("7.0",), "Turing": ("7.5",), "Ampere": ("8.0", "8.6")}
 """Names that torch takes in place of numbers (``torch/utils/cpp_extension.py``)."""
+
+
+ASTRAY = (
+    "DESTDIR",
+    "CMAKE_INSTALL_PREFIX",
+    "CMAKE_INSTALL_MODE",
+    "CMAKE_STAGING_PREFIX",
+    "INSTALL_ROOT",
+    "PREFIX",
+)
+"""Variables that send what a build installs elsewhere, or make links of it: the wheel
+is packed from where it belongs, and would lack it."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,16 @@ def compose(
                 notes.append(f"{name}={user[name]} is yours and stays")
         else:
             add[name] = value
-    return Composed(add, tuple(notes))
+    return Composed(add, (*notes, *astray(user)))
+
+
+def astray(user: Mapping[str, str]) -> list[str]:
+    """Return a line for each variable of the user's that a build must not see."""
+    return [
+        f"{name}={user[name]} is dropped for the build: it would install elsewhere"
+        for name in ASTRAY
+        if user.get(name)
+    ]
 
 
 def check_tmpdir(user: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from tools.rig.base.console import Console, duration
 from tools.rig.base.errors import InUseError
 from tools.rig.base.run import env_difference
 from tools.rig.base.state import remove_made, write_text
-from tools.rig.builds import names
+from tools.rig.builds import environment, names
 from tools.rig.builds import plan as plans
 from tools.rig.builds.generations import Generation
 from tools.rig.builds.plan import BuildPlan
@@ -200,7 +200,11 @@ class Build:
         notes, name = tuple(self.work_rounds), self.record.id
         todo = plan.compose(at, chosen, trust, notes, name, self.wheel_only)
         self.env.update(todo.env)
-        self.env.pop("PYTHONPATH", None)
+        for variable in ("PYTHONPATH", *environment.ASTRAY):
+            self.env.pop(variable, None)
+        for line in environment.astray(at.env):
+            self.console.mark("warn", line)
+            self.work_rounds.append(line)
         self.record.update(
             plan=todo.to_json(),
             commit=self.use.describe(at.checkout, self.env),
