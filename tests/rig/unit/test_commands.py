@@ -20,7 +20,8 @@ from tests.rig.support import fakescene
 from tests.rig.support.fakescene import KIT, chosen, scene
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
-from tools.rig.builds import survey
+from tools.rig.builds import generations, survey
+from tools.rig.builds.generation import Generation
 from tools.rig.builds.place import Environment
 from tools.rig.builds.profile import load, on_sample
 from tools.rig.builds.record import Record
@@ -352,6 +353,18 @@ class TestVerify:
         with pytest.raises(CannotError, match="no environment") as caught:
             commands.verify(desk.console)
         assert caught.value.hint == "invoke build-sm70"
+
+    def test_a_build_is_kept(self, desk: Desk) -> None:
+        """Where only the link is gone, the way back costs seconds and no build."""
+        name, place = "20260101-1", desk.at.environment.name
+        folder = generations.folder_of(desk.at.root, place) / name
+        folder.mkdir(parents=True)
+        mark = generations.mark_text(Generation(name, folder, verified=True))
+        (folder / generations.MARK).write_text(mark)
+        with pytest.raises(CannotError, match="no environment") as caught:
+            commands.verify(desk.console)
+        assert caught.value.hint == f"invoke activate --build {name}"
+        assert name in caught.value.usual
 
     def test_no_toolkit(self, desk: Desk) -> None:
         """Without cuobjdump nothing can be listed."""

@@ -114,6 +114,36 @@ class TestFind:
         with pytest.raises(UsageError, match="no previous build"):
             generations.find(town.root, PLACE)
 
+    def test_note_is_gone(self, town: Town) -> None:
+        """Without the note of the last switch the newest proved one is named."""
+        for name, proved in (("1", True), ("2", True), ("3", False), ("4", True)):
+            made = town.generation(name, verified=proved)
+        switch.switch(town.root, PLACE, made)
+        (town.home / generations.STATE).unlink()
+        for hint in ("2", "1", "3"):
+            with pytest.raises(UsageError, match="no previous build") as caught:
+                generations.find(town.root, PLACE)
+            assert caught.value.hint == f"invoke activate --build {hint}"
+            generations.remove(town.root, PLACE, hint)
+        with pytest.raises(UsageError) as caught:
+            generations.find(town.root, PLACE)
+        assert caught.value.hint == "invoke builds"
+
+    def test_link_is_gone(self, town: Town) -> None:
+        """What was in force is to come back, else the newest that is kept."""
+        assert generations.lost(town.root, PLACE) is None
+        one, two = (town.generation(name, verified=True) for name in ("1", "2"))
+        switch.switch(town.root, PLACE, two)
+        switch.switch(town.root, PLACE, one)
+        town.link.unlink()
+        found = generations.lost(town.root, PLACE)
+        assert found is not None and found.id == "1"
+        generations.remove(town.root, PLACE, "1")
+        found = generations.lost(town.root, PLACE)
+        assert found is not None and found.id == "2"
+        (town.home / generations.STATE).write_text("[]")
+        assert generations.lost(town.root, PLACE) == found
+
 
 class TestMake:
     """From the announcement to the mark."""

@@ -98,6 +98,7 @@ def find(root: StateRoot, place: str, wish: str = "") -> Generation:
         When none or several are meant, or when it is not complete.
     """
     known = listing(root, place, sizes_s=0)
+    hint = "invoke builds"
     if wish:
         exact = [g for g in known if g.id == wish]
         found = exact or [g for g in known if g.id.startswith(wish)]
@@ -105,13 +106,44 @@ def find(root: StateRoot, place: str, wish: str = "") -> Generation:
     else:
         found = [g for g in known if g.previous]
         what = "there is no previous build to go back to"
+        other = newest_kept(known)
+        if other is not None:
+            # the note of the last switch may be gone, and the builds are there
+            hint = f"invoke activate --build {other.id}"
     if len(found) != 1:
         shown = [g.id for g in found or known]
-        raise UsageError(what, details=shown, hint="invoke builds")
+        raise UsageError(what, details=shown, hint=hint)
     if not found[0].complete:
         why = found[0].problem or "it was never finished"
         raise UsageError(f"the build {found[0].id} is no whole one: {why}")
     return found[0]
+
+
+def newest_kept(known: Sequence[Generation]) -> Generation | None:
+    """Return the newest whole build that is not in force, a proved one if there is.
+
+    Parameters
+    ----------
+    known
+        All of a place, newest first, from :func:`listing`.
+    """
+    kept = [one for one in known if one.complete and not one.active]
+    return next((one for one in kept if one.verified), kept[0] if kept else None)
+
+
+def lost(root: StateRoot, place: str) -> Generation | None:
+    """Return the build to bring back into force where the link to it is gone.
+
+    That is the one that was, else the newest that is kept; None without any.
+    """
+    try:
+        turns = placed(root, place).turns
+    except StepFailed:
+        turns = ()
+    known = listing(root, place, sizes_s=0, note=Placed())
+    last = turns[-1].id if turns else ""
+    was = [one for one in known if one.id == last and one.complete]
+    return was[0] if was else newest_kept(known)
 
 
 def begin(root: StateRoot, place: str, name: str, command: str = "") -> Path:

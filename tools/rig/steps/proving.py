@@ -11,6 +11,7 @@ from tools.rig.base import access
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
 from tools.rig.base.state import StateRoot
+from tools.rig.builds import generations
 from tools.rig.builds.verdicts import VerifyReport
 from tools.rig.steps import linked, toolkit, verify
 from tools.rig.steps.scene import Scene
@@ -37,8 +38,11 @@ def prove(console: Console, found: Scene) -> VerifyReport:
     if not os.path.exists(python):
         for place in (python, found.placing.link / "bin" / "python"):
             access.need_open(place, "sudo -u {owner} invoke verify")
+        kept = generations.lost(found.root, environment.name)
         raise CannotError(
-            f"there is no environment at {environment}", hint="invoke build-sm70"
+            f"there is no environment at {environment}",
+            usual=f"A build of it is kept: {kept.id}." if kept else "",
+            hint=f"invoke activate --build {kept.id}" if kept else "invoke build-sm70",
         )
     plans = (toolkit.plan(found.settings, profile, root, found.env) for root in roots)
     kit = next((pair.toolkit for pair in plans if pair.toolkit), None)
