@@ -176,6 +176,30 @@ def test_endless_news_end_the_step(machine: Machine) -> None:
         machine.run()
 
 
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("Killed\n", 137),
+        ("nvcc error   : 'cudafe++' died due to signal 9 (Kill signal)\n", 1),
+    ],
+)
+def test_a_killed_compile_is_no_misfit(machine: Machine, said: str, code: int) -> None:
+    """A part of nvcc that was killed says nothing of toolkit and compiler."""
+    machine.answer(said, code)
+    with pytest.raises(StepFailed, match="was killed") as caught:
+        machine.run()
+    assert "do not fit" not in caught.value.usual
+    assert list(caught.value.details) == [said.strip()]
+    assert not machine.folder.exists()
+
+
+def test_killed_amid_clashes(machine: Machine) -> None:
+    """What was said before the kill is not taken for all there is."""
+    machine.answer(clash("cospi", machine.header, 2) + "Killed\n", 137)
+    with pytest.raises(StepFailed, match="was killed"):
+        machine.run()
+
+
 def test_any_other_error_is_shown(machine: Machine) -> None:
     """The first decisive line of nvcc's output is in the message."""
     machine.answer(
@@ -213,7 +237,7 @@ def test_output_without_a_known_error_is_shown_as_it_is(machine: Machine) -> Non
 
 def test_an_error_behind_the_clashes_is_shown(machine: Machine) -> None:
     """With the clashes gone, what else is wrong ends the step."""
-    other = "nvcc error   : 'ptxas' died due to signal 9 (Kill signal)\n"
+    other = "nvcc error   : 'ptxas' died due to signal 11 (Segmentation fault)\n"
     machine.answer(failed(clash("cospi", machine.header, 2), rest=other))
     machine.list_dirs()
     machine.answer(other)

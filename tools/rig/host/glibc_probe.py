@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import regex as re
 
+from tools.rig.base.killed import was_killed
 from tools.rig.base.run import Result, run
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ class Probe:
     """What nvcc said about a file that only includes ``<math.h>``.
 
     ``clashing`` are exception-specification clashes. ``other`` is the rest of nvcc's
-    output when it reports anything else that is wrong, else empty.
+    output when it reports anything else that is wrong, else empty. ``killed`` says that
+    it, or a part of it, was ended by signal 9, so that nothing is known.
     """
 
     ok: bool
@@ -53,6 +55,7 @@ class Probe:
     other: str = ""
     missing: bool = False
     timed_out: bool = False
+    killed: bool = False
 
 
 _CLASH = re.compile(
@@ -100,6 +103,9 @@ def probe(
     if answer.ok:
         return Probe(True)
     text = answer.out + answer.err
+    if was_killed(answer):
+        # what it had said until then is no more than a part
+        return Probe(False, other=text, killed=True)
     clashing, rest = parse(text)
     wrong = any(_WRONG.search(line) for line in rest)
     return Probe(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.rig.base.errors import StepFailed
+from tools.rig.base.killed import refusal, was_killed
 from tools.rig.base.run import run
 from tools.rig.base.state import StateRoot, write_text
 from tools.rig.builds import inventory
@@ -119,6 +120,9 @@ def _prove_one(
         cwd=work,
         timeout=COMPILE_S,
     )
+    if was_killed(answer):
+        doing = f"compiling a kernel for sm_{sm}"
+        raise refusal(toolkit.nvcc, doing, answer.out + answer.err)
     if not answer.ok:
         said = (answer.out + answer.err).splitlines()[:20]
         refuse_damaged(toolkit, compiler, said)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.killed import refusal
 from tools.rig.base.state import write_json
 from tools.rig.diagnose.first_error import first_error
 from tools.rig.host import glibc_probe
@@ -173,6 +174,9 @@ def _refuse_other(
             usual="The toolkit's disk hangs, or the machine is out of memory.",
             hint="invoke doctor",
         )
+    if answer.killed:
+        work = "compiling a file that only includes <math.h>"
+        raise refusal(toolkit.nvcc, work, answer.other)
     if answer.clashing:
         return
     decisive = first_error(lines)
