@@ -118,7 +118,7 @@ def test_stopper_that_dies_in_the_middle(
 
     def half(record: ServerRecord) -> None:
         record.state_of_stop, record.stopper = records.STOPPING, (4194303, 1)
-        records.update(desk.root, record)
+        records.update(desk.root, record, "state_of_stop", "stopper")
 
     thread = meanwhile(desk, half)
     with pytest.raises(StepFailed, match="was not ready within 2 s"):

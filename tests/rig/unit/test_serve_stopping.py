@@ -134,7 +134,7 @@ def test_full_disk_while_it_drains(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
     """Ctrl-C stays Ctrl-C where the record cannot be put back."""
     desk.serve(desk.plan("busy"))
 
-    def full(root: StateRoot, record: ServerRecord) -> bool:
+    def full(root: StateRoot, record: ServerRecord, *names: str) -> bool:
         raise StepFailed("cannot write it: No space left on device")
 
     with monkeypatch.context() as patch:
@@ -150,7 +150,7 @@ def test_somebody_elses_server_is_not_waited_for(
     """Who may neither write its record nor end it is told so at once."""
     desk.serve(desk.plan("busy"))
 
-    def closed(root: StateRoot, record: ServerRecord) -> bool:
+    def closed(root: StateRoot, record: ServerRecord, *names: str) -> bool:
         raise StepFailed("cannot write it: Permission denied")
 
     start = time.monotonic()

@@ -164,7 +164,9 @@ def test_whole_record_comes_back(root: StateRoot) -> None:
     record = the_one(root)
     record.stopper, record.baseline, record.ready = (5, 6), before, 7
     record.sample = {"at": 5, "made": 3.0, "since": 4.5}
-    assert records.update(root, record)
+    assert records.update(root, record, "stopper", "baseline")
+    assert the_one(root).ready is None
+    assert records.update(root, record, "ready", "sample")
     assert the_one(root) == record
 
 
@@ -198,7 +200,7 @@ def test_only_a_keepers_file_is_removed(root: StateRoot) -> None:
     (folder / "a.end").write_text("my novel")
     record = the_one(root)
     record.log = os.fspath(folder / "a.log")
-    records.update(root, record)
+    records.update(root, record, "log")
     records.remove(root, record)
     assert records.load(root, "qwen") is None
     assert (folder / "a.end").read_text() == "my novel"

@@ -84,10 +84,15 @@ def save(root: StateRoot, record: ServerRecord) -> None:
         write_json(path_of(root, record.name), record.to_json())
 
 
-def update(root: StateRoot, record: ServerRecord) -> bool:
-    """Write over the record of this server; False where it is not there any more.
+def update(root: StateRoot, record: ServerRecord, *names: str) -> bool:
+    """Change the record of this server; False where it is not there any more.
 
     By then another server may have the name, and its record is none of our business.
+
+    Parameters
+    ----------
+    names
+        The fields that are changed; others may have been by somebody else meanwhile.
 
     Raises
     ------
@@ -95,9 +100,11 @@ def update(root: StateRoot, record: ServerRecord) -> bool:
         When what is there cannot be read, or the disk does not take it.
     """
     with record_file.alone(folder(root)):
-        if not _stands(root, record):
+        there = _written(root, record.name)
+        if there is None or there.token != record.token:
             return False
-        write_json(path_of(root, record.name), record.to_json())
+        changed = {name: getattr(record, name) for name in names}
+        write_json(path_of(root, record.name), {**there.to_json(), **changed})
     return True
 
 

@@ -141,7 +141,7 @@ def stop(
 def _noted(root: StateRoot, record: ServerRecord, say: Say) -> None:
     """Write the record if that is possible: a full disk must not keep it running."""
     try:
-        records.update(root, record)
+        records.update(root, record, "state_of_stop", "stopper")
     except RigError as exc:
         say(f"warning: {exc.what}; stopping does not wait for that")
 

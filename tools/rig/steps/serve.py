@@ -150,7 +150,7 @@ def _until_ready(
     record.ready = time.time()
     there = members.note(record)
     record.roles = dict(Counter(member.role for member in there))
-    if not records.update(root, record):
+    if not records.update(root, record, "ready", "roles", "members", "shm", "version"):
         # without a record nobody would find it again
         raise StepFailed(
             f"the record of {record.name} is gone, or belongs to a later server",
