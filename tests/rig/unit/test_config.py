@@ -117,6 +117,26 @@ class TestBadValues:
         assert "from the environment (ONECAT_APT_MIRROR)" in error.what
         assert error.hint == "export ONECAT_APT_MIRROR=http://mirror.example/debian"
 
+    @pytest.mark.parametrize("name", ["local_root", "source"])
+    def test_relative_folders(
+        self, name: str, toml: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """A folder that depends on where one stands is refused, unless it is typed."""
+        stand = tmp_path / "stand here"
+        stand.mkdir()
+        monkeypatch.chdir(stand)
+        variable = f"ONECAT_{name.upper()}"
+        with pytest.raises(UsageError, match="must be an absolute path") as caught:
+            config.resolve({}, {variable: "x/y"})
+        assert caught.value.hint == f"export {variable}='{stand}/x/y'"
+        toml.write_text(f'{name} = "../y"\n')
+        with pytest.raises(UsageError, match="must be an absolute path") as caught:
+            config.resolve({}, {}, toml)
+        whole = toml.parent.parent / "y"
+        assert caught.value.hint == f'write {name} = "{whole}" in {toml}'
+        assert config.resolve({name: "x"}, {}).values[name] == stand / "x"
+        assert config.resolve({}, {variable: "~"}).values[name].is_absolute()
+
     def test_nobodys_home(self) -> None:
         """A home folder of a user that does not exist is a wrong setting."""
         error = refused(env={"ONECAT_SOURCE": "~no-such-user-here/x"})

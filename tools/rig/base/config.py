@@ -119,7 +119,7 @@ def resolve(
 
 def _parsed(setting: Setting, given: Any, where: str) -> Any:
     try:
-        return setting.parse(given)
+        found = setting.parse(given)
     except (ValueError, TypeError, RuntimeError, UsageError) as exc:
         if where == "command line":
             place = "the command line"
@@ -137,6 +137,33 @@ def _parsed(setting: Setting, given: Any, where: str) -> Any:
             usual=f"{setting.name}: {setting.help}.",
             hint=hint,
         ) from exc
+    if setting.parse is folder and where != "command line":
+        _need_absolute(setting, given, where)
+    return found
+
+
+def _need_absolute(setting: Setting, given: Any, where: str) -> None:
+    """Refuse a folder that would be another one wherever the user stands.
+
+    Raises
+    ------
+    UsageError
+        With the whole path to write instead.
+    """
+    text = os.path.expanduser(str(given))
+    if os.path.isabs(text):
+        return
+    by_variable = where.startswith("environment")
+    start = os.curdir if by_variable else os.path.dirname(where)
+    whole = os.path.abspath(os.path.join(start, text))
+    raise UsageError(
+        f"{setting.name} = {str(given)!r} from {'the ' * by_variable}{where}: must be "
+        "an absolute path",
+        usual="Else it would be another folder wherever you stand.",
+        hint=f"export {setting.variable}={shlex.quote(whole)}"
+        if by_variable
+        else f'write {setting.name} = "{whole}" in {where}',
+    )
 
 
 def _refuse_unknown(
