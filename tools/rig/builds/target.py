@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from packaging.utils import canonicalize_name
 
 from tools.rig.base import access
 from tools.rig.base.config import Settings
-from tools.rig.base.errors import UsageError
+from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.base.state import checked_path
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.sample import PROJECT
+from tools.rig.host import look
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -114,6 +117,20 @@ def need_folder(source: Path) -> Path:
             hint="git clone the target and pass its folder with --source",
         )
     return place
+
+
+def need_some_folder(source: Path, disk: Callable[..., look.Disk] = look.disk) -> None:
+    """Refuse a name that is surely no folder's: not one that cannot be looked at.
+
+    Raises
+    ------
+    UsageError
+        When it is none.
+    """
+    if not disk(source, measure_s=0).hung:
+        # another user's folder may be meant
+        with contextlib.suppress(CannotError):
+            need_folder(source)
 
 
 def find_here(settings: Settings) -> Target:

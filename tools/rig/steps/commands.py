@@ -13,6 +13,7 @@ from typing import Any
 from tools.rig.base import access
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
+from tools.rig.base.options import folder
 from tools.rig.base.state import StateRoot, checked_path, place_id
 from tools.rig.builds import profile as profiles
 from tools.rig.builds import record, survey, target, wheel_fit
@@ -258,6 +259,9 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
     from tools.rig.steps import bundle as step
 
     file = checked_path(output) if output else None
+    if cli.get("source"):
+        # what is broken there is what a bundle is made for, but not a slip of the pen
+        target.need_some_folder(folder(cli["source"]))
     return step.bundle(console, cli, output=file, show=show)
 
 
