@@ -387,6 +387,13 @@ class TestProve:
         assert caught.value.details == ("error: unsupported GNU version",)
         assert list(machine.root.tmp.glob("proof-*")) == []
 
+    def test_killed(self, machine: Machine) -> None:
+        """A compile that was killed is told from a pair that does not work."""
+        machine.compiles(Path("/cuda"), 137, "Killed\n")
+        with pytest.raises(StepFailed, match="was killed .* kernel for sm_70") as one:
+            self.prove(machine)
+        assert "memory ran out" in one.value.usual
+
     @pytest.mark.parametrize(
         ("content", "words"),
         [
