@@ -270,6 +270,11 @@ class TestChosen:
         assert caught.value.hint == "invoke build-sm70"
         with pytest.raises(UsageError, match="no record can be read"):
             step.chosen(self.RECORDS[2:3])
+        damaged = [{**self.RECORDS[2], "problem": "/r/3.json is no build record"}]
+        for named in ("", "20261130-3"):
+            with pytest.raises(UsageError, match="be read") as caught:
+                step.chosen(damaged, named)
+            assert caught.value.details == ("/r/3.json is no build record",)
 
     def test_root_of(self) -> None:
         """The root is where the log lies."""

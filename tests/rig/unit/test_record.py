@@ -93,7 +93,12 @@ class TestListing:
             (b"", "cannot read"),
             (b"\xff\xfe", "cannot read"),
             (b"[]", "is no build record"),
-            (b'{"a": 1}', "is no build record"),
+            (b'{"a": 1}', "is no build record: it has no id"),
+            (b'{"id": "x"}', "is no build record: it has no log"),
+            (b'{"id": 3, "log": "x"}', "is no build record: its id is no text"),
+            (b'{"id": "x", "log": "x", "started": []}', "its started is no text"),
+            (b'{"id": "x", "log": "x", "objects": {}}', "its objects is no list"),
+            (b'{"id": "x", "log": "x", "plan": []}', "its plan is no table"),
         ],
     )
     def test_corrupt(self, root: StateRoot, content: bytes, words: str) -> None:

@@ -17,6 +17,19 @@ from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import StateRoot, read_json, write_json
 from tools.rig.guard import lease
 
+_TEXTS = (
+    *("id", "log", "started", "result", "command", "checkout", "environment"),
+    *("profile", "version", "commit", "head", "toolkit", "wheel", "error", "mode"),
+)
+_LISTS = ("steps", "objects", "notes", "env_difference")
+_TABLES = ("plan", "verify")
+_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
+    (_TEXTS, str, "text"),
+    (_LISTS, list, "list"),
+    (_TABLES, dict, "table"),
+)
+"""What who reads records rests on; any of it but the first two may be absent."""
+
 
 class Record:
     """One build's record, written after every step, so that a killed build has one.
@@ -87,14 +100,29 @@ def _one(file: Path) -> dict[str, Any]:
         data = read_json(file)
     except StepFailed as exc:
         return {"id": file.stem, "result": "unreadable", "problem": exc.what}
-    if not isinstance(data, dict) or "id" not in data:
-        problem = f"{file} is no build record"
+    why = _damage(data)
+    if why:
+        problem = f"{file} is no build record: {why}"
         return {"id": file.stem, "result": "unreadable", "problem": problem}
     if data.get("result") == "running":
         holder = lease.parsed(json.dumps(data.get("holder")))
         if holder is not None and holder.gone:
             return {**data, "result": "died"}
     return data
+
+
+def _damage(data: Any) -> str:
+    """Return what is wrong with a record, or nothing."""
+    if not isinstance(data, dict):
+        return "it is no table"
+    for name in _TEXTS[:2]:
+        if not data.get(name):
+            return f"it has no {name}"
+    for names, kind, called in _KINDS:
+        for name in names:
+            if not isinstance(data.get(name), (kind, type(None))):
+                return f"its {name} is no {called}"
+    return ""
 
 
 def _tail() -> str:

@@ -140,10 +140,13 @@ def _not_chosen(
     what = f"there is no build {build}" if build else "no record can be read"
     if found:
         what = f"the record of {build} cannot be read"
+    asked = found if build else records
+    damaged = [str(r["problem"]) for r in asked if r.get("problem")]
     names = [str(r.get("id")) for r in found]
     if len(names) > 1:
         what = f"{build} names {len(names)} builds"
-    return UsageError(what, details=names[1:] and names, hint="invoke builds")
+    details = names if len(names) > 1 else damaged
+    return UsageError(what, details=details, hint="invoke builds")
 
 
 def root_of(record: Mapping[str, Any]) -> StateRoot:
@@ -155,7 +158,9 @@ def root_of(record: Mapping[str, Any]) -> StateRoot:
         When its record does not tell.
     """
     if not record.get("log"):
-        raise CannotError(f"the record of {record.get('id')} names no log")
+        raise CannotError(
+            f"the record of {record.get('id')} names no log", hint="invoke builds"
+        )
     return StateRoot(Path(str(record["log"])).parent.parent)
 
 
