@@ -101,7 +101,7 @@ def _one(file: Path) -> dict[str, Any]:
     except StepFailed as exc:
         return {"id": file.stem, "result": "unreadable", "problem": exc.what}
     why = _damage(data)
-    if why:
+    if why or not isinstance(data, dict):
         problem = f"{file} is no build record: {why}"
         return {"id": file.stem, "result": "unreadable", "problem": problem}
     if data.get("result") == "running":
