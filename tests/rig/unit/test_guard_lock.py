@@ -10,6 +10,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -323,6 +324,39 @@ class TestLock:
         ):
             raise AssertionError
         assert caught.value.hint.startswith("ls -ld ")
+
+    @pytest.mark.parametrize(
+        ("number", "flag", "hint"),
+        [
+            (errno.EROFS, 0, "findmnt --target "),
+            (errno.EACCES, os.ST_RDONLY, "findmnt --target "),
+            (errno.EACCES, 0, "ls -ld "),
+            (errno.ENOSPC, 0, "df -"),
+        ],
+    )
+    def test_what_shows_it(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        number: int,
+        flag: int,
+        hint: str,
+    ) -> None:
+        """A disk that is read-only or full is shown by other commands than a mode."""
+
+        class Refuses(filelock.FileLock):
+            def acquire(self, *args: Any, **how: Any) -> Any:
+                raise OSError(number, os.strerror(number))
+
+        real = os.statvfs(tmp_path)
+        fields = (*real[:8], flag, *real[9:])
+        monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+        with (
+            pytest.raises(CannotError, match="cannot lock") as caught,
+            BuildLock(tmp_path / "venv", None, "build", lock_type=Refuses),
+        ):
+            raise AssertionError
+        assert caught.value.hint.startswith(hint)
 
     def test_name_cannot_be_written(self, tmp_path: Path) -> None:
         """A name that cannot be written does not stop a build."""

@@ -169,6 +169,32 @@ class TestPlan:
         want = f"{undo}, or name a folder on a local disk with 12 GiB free"
         assert caught.value.hint == want
 
+    @pytest.mark.parametrize(
+        ("more", "seen"),
+        [
+            ({"free_inodes": 7}, "df -i /home"),
+            ({"mount": replace(HOME, options="ro")}, "findmnt --target /home"),
+            ({"mount": replace(HOME, options="rw,noexec")}, "findmnt --target /home"),
+            ({"writable": False}, "namei -l /home/me/state"),
+            ({"free_bytes": 7}, ""),
+        ],
+    )
+    def test_what_shows_it(self, more: dict[str, Any], seen: str) -> None:
+        """The hint names the command that shows what the place lacks."""
+        setting = "environment (ONECAT_LOCAL_ROOT)"
+        named = replace(candidate(**more), setting=setting)
+        with pytest.raises(CannotError) as caught:
+            place.plan(facts(named))
+        undo = "unset ONECAT_LOCAL_ROOT"
+        whole = f"{seen} shows it; make it fit, or {undo}"
+        space = f"{undo}, or name a folder on a local disk with 12 GiB free"
+        assert caught.value.hint == (whole if seen else space)
+        with pytest.raises(CannotError) as caught:
+            place.plan(facts(candidate(**more), candidate(mount=NAS)))
+        other = "export ONECAT_LOCAL_ROOT=<a folder on a local disk>"
+        whole = f"{seen} shows the first; make it fit, or {other}"
+        assert caught.value.hint == (whole if seen else other)
+
     @pytest.mark.parametrize("setting", ["environment (ONECAT_LOCAL_ROOT)", ""])
     @pytest.mark.parametrize(
         "more",

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base.console import size
+from tools.rig.base.errors import quoted
 from tools.rig.host import storage
 from tools.rig.host.look import Disk
 
 GIB = 1 << 30
+
+NO_INODES = "no inodes"
+CLOSED = "you may not write there"
+"""Reasons, or their beginnings, that a command shows more of."""
 
 FILES = 60_000
 """Files of an environment with torch, uv's cache of it not counted."""
@@ -85,7 +90,7 @@ def judge(candidate: Candidate, uid: int, need_bytes: int) -> str:
         (disk.mount.read_only, f"{disk.mount.point} is mounted read-only"),
         (disk.mount.no_exec, f"{disk.mount.point} is mounted noexec"),
         (bool(disk.problem), f"it cannot be used: {disk.problem}"),
-        (not disk.writable, "you may not write there"),
+        (not disk.writable, CLOSED),
         (stranger, f"it belongs to user {disk.owner}, you are {uid}"),
         (disk.links is False, f"{disk.mount.fs} has no symbolic links"),
         (slow(disk), f"too slow: {speed(disk)}"),
@@ -95,10 +100,27 @@ def judge(candidate: Candidate, uid: int, need_bytes: int) -> str:
         ),
         (
             disk.free_inodes < files,
-            f"no inodes: {disk.free_inodes} more files possible, {files} needed",
+            f"{NO_INODES}: {disk.free_inodes} more files possible, {files} needed",
         ),
     )
     return next((reason for bad, reason in checks if bad), "")
+
+
+def shows(candidate: Candidate, reason: str) -> str:
+    """Return the command that shows what a refused place lacks, or nothing.
+
+    Parameters
+    ----------
+    reason
+        From :func:`judge`.
+    """
+    disk = candidate.disk
+    point = quoted(disk.mount.point)
+    if reason.startswith(NO_INODES):
+        return f"df -i {point}"
+    if not disk.hung and (disk.mount.read_only or disk.mount.no_exec):
+        return f"findmnt --target {point}"
+    return f"namei -l {quoted(candidate.root)}" if reason == CLOSED else ""
 
 
 def slow(disk: Disk) -> bool:

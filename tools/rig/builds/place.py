@@ -21,6 +21,7 @@ from tools.rig.builds.candidates import (
     Candidate,
     Verdict,
     judge,
+    shows,
     slow,
     speed,
 )
@@ -153,8 +154,16 @@ def choose(facts: PlaceFacts, need_bytes: int = NEED_BYTES) -> tuple[Verdict, ..
         "no disk of this machine will do for the environment",
         details=[str(v) for v in verdicts],
         usual=f"It needs {size(need_bytes)} on a local disk that you may write to.",
-        hint="export ONECAT_LOCAL_ROOT=<a folder on a local disk>",
+        hint=_elsewhere(verdicts),
     )
+
+
+def _elsewhere(verdicts: list[Verdict]) -> str:
+    """Return what to type where no place will do: the first one's lack, if one sees."""
+    best = verdicts[0] if verdicts else None
+    seen = shows(best.candidate, best.reason) if best else ""
+    other = "export ONECAT_LOCAL_ROOT=<a folder on a local disk>"
+    return f"{seen} shows the first; make it fit, or {other}" if seen else other
 
 
 def _can_be_read(facts: PlaceFacts, candidate: Candidate) -> bool:
@@ -168,12 +177,15 @@ def _refused(verdict: Verdict, need_bytes: int) -> CannotError:
     named = verdict.candidate.setting
     by_variable = named.startswith("environment")
     undo = "unset ONECAT_LOCAL_ROOT" if by_variable else "take local_root out"
+    seen = shows(verdict.candidate, verdict.reason)
     return CannotError(
         f"{verdict.candidate.root} will not do for the environment: {verdict.reason}",
         usual=f"It is named by the {named}, and no other place is taken instead."
         if by_variable
         else f"It is local_root from {named}, and no other place is taken instead.",
-        hint=f"{undo}, or name a folder on a local disk with "
+        hint=f"{seen} shows it; make it fit, or {undo}"
+        if seen
+        else f"{undo}, or name a folder on a local disk with "
         f"{-(-need_bytes // GIB)} GiB free",
     )
 

@@ -10,6 +10,7 @@ whatever signal. The file itself stays for ever; who holds it stands in a second
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import TracebackType
 
 import filelock
 
+from tools.rig.base import room
 from tools.rig.base.console import Console, duration
 from tools.rig.base.errors import CannotError, InUseError, quoted
 from tools.rig.base.state import home_of
@@ -156,9 +158,23 @@ class BuildLock:
                 f"cannot lock {self.path}: {exc}",
                 usual="The file belongs to another user and is closed to you, or its "
                 "disk is read-only or knows no locks.",
-                hint=f"ls -ld {quoted(self.path)} {quoted(self.path.parent)}",
+                hint=self._look(exc),
             ) from exc
         return True
+
+    def _look(self, exc: Exception) -> str:
+        """Return the command that shows why the file cannot be locked."""
+        folder = quoted(self.path.parent)
+        number = exc.errno if isinstance(exc, OSError) else None
+        with contextlib.suppress(OSError):
+            flags = os.statvfs(self.path.parent).f_flag
+            # the words for it differ between an old lock file and a new one
+            number = errno.EROFS if flags & os.ST_RDONLY else number
+        if number == errno.EROFS:
+            return f"findmnt --target {folder}"
+        if number in (errno.ENOSPC, errno.EDQUOT):
+            return room.look(self.path.parent)
+        return f"ls -ld {quoted(self.path)} {folder}"
 
     def _introduce(self) -> None:
         """Write who we are; a name that cannot be written does not stop a build."""
