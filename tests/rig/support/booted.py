@@ -144,6 +144,8 @@ class Machine:
         number = self.run("id", "-u", USER).stdout.strip()
         runtime = f"/run/user/{number}"
         self.run("install", "-d", "-o", USER, "-m", "700", runtime)
+        # made by the first service of the system that is closed in; there is none yet
+        self.run("mkdir", "-p", "/run/systemd/unit-root")
         self.env["XDG_RUNTIME_DIR"] = runtime
         lines = [
             "[Service]",
