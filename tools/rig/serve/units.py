@@ -142,7 +142,7 @@ def _notes(wish: Wish) -> list[str]:
     if not wish.user and is_loopback(wish.plan.host):
         notes.append("its packets stay on this machine: nothing is fetched by it")
     notes.append(
-        "stop it with systemctl: after serve-stop systemd starts it again, as after "
-        "any end that it did not ask for"
+        "stop it with systemctl, or with serve-stop: systemd leaves it stopped then; "
+        "after any other end it starts it again"
     )
     return notes
