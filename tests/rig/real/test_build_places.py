@@ -126,6 +126,9 @@ class TestRefused:
 def small(shop: Workshop) -> Iterator[Workshop]:
     """Return a workshop whose state root is a disk of its own."""
     folder = shop.folder.parent / "small"
+    # of a run that was killed
+    left = folder / "mount" / "disk"
+    subprocess.run(["umount", "-l", str(left)], capture_output=True, check=False)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     why = disks.refused(disks.ext4(folder / "try", 16))
