@@ -9,7 +9,8 @@ import sys
 from invoke.collection import Collection
 from invoke.program import Program
 
-# the checkout may be somebody else's, or on a slow NAS: leave no compiled files there
+# the checkout may be somebody else's, or on a slow NAS: leave no compiled files there;
+# E402: what is imported before this line would leave them, so ours comes after it
 sys.dont_write_bytecode = True
 
 from tools.rig.tasks import building, explaining, preparing, serving  # noqa: E402

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,14 +63,14 @@ class Desk:
             drain_s=0,
         )
 
-    def serve(self, plan: ServePlan, **how: object) -> step.Served:
+    def serve(self, plan: ServePlan, **how: Any) -> step.Served:
         """Start it."""
         return step.serve(
             self.console,
             plan,
             self.root,
             ask=lambda: NO_CARDS,
-            **{"timeout": 20.0, **how},  # type: ignore[arg-type]
+            **{"timeout": 20.0, **how},
         )
 
     def record(self, name: str = "one") -> ServerRecord:

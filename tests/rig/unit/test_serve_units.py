@@ -277,11 +277,11 @@ def test_secrets_are_never_to_be_edited_in(machine: Machine) -> None:
 
 def test_what_its_user_cannot_reach(machine: Machine) -> None:
     """A server that could not start is told of; so is what nobody could look at."""
-    machine.closed = Reached(("nobody cannot read /root/m",))
+    machine.closed = Reached(("nobody cannot read /models/m",))
     done = machine.write()
     assert done.exit_code == ExitCode.FAILED
-    assert done.closed == ("nobody cannot read /root/m",)
-    assert "nobody cannot read /root/m" in machine.stream.getvalue()
+    assert done.closed == ("nobody cannot read /models/m",)
+    assert "nobody cannot read /models/m" in machine.stream.getvalue()
     assert "finds nothing wrong" in machine.stream.getvalue()
     assert machine.asked[0] == pwd.getpwuid(65534).pw_name
     machine.closed = Reached(unknown="root alone can ask")
