@@ -76,13 +76,13 @@ class TestCompilers:
             ),
             ("int main(){return 0;}\n", ["a.c", "-lcuda"], "link-libcuda-missing"),
             ("#include <no/such.h>\n", ["-c", "a.c"], "header-missing"),
-            ("int f(void) { return no_such; }\n", ["-c", "a.c"], "unknown"),
+            ("int f(void) { return no_such; }\n", ["-c", "a.c"], "compile-error"),
         ],
     )
     def test_gcc(
         self, tmp_path: Path, source: str, words: list[str], wanted: str
     ) -> None:
-        """A missing header or library is named; a mistake of one's own is no case."""
+        """A missing header or library is named; so is a mistake of one's own."""
         (tmp_path / "a.c").write_text(source)
         assert cause(output_of([needs("gcc"), *words], tmp_path)) == wanted
 
@@ -238,7 +238,7 @@ class TestCommand:
         [
             (b"all is well\n", 0, "nothing wrong"),
             (b"nvcc fatal   : Unsupported gpu architecture 'compute_70'\n", 1, "ROOT"),
-            (b"x.cu(3): error: of a kind that nobody knows\n", 5, "not recognised"),
+            (b"RuntimeError: of a kind that nobody knows\n", 5, "not recognised"),
         ],
     )
     def test_exit_codes(self, tmp_path: Path, log: bytes, code: int, said: str) -> None:
