@@ -1,125 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""venv-local with real disks, the real uv and real Pythons."""
+"""Where venv-local puts an environment, and what it makes of a broken one."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import shutil
 import subprocess
 import sys
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.rig.support import disks, slowfs
-from tools.rig.base import abandon
-from tools.rig.base.config import resolve
-from tools.rig.base.console import Console
+from tests.rig.support.venv_stage import Stage, needs_fuse, works
+from tests.rig.support.venv_stage import python as python
+from tests.rig.support.venv_stage import stage as stage
 from tools.rig.base.errors import CannotError, ExitCode, InUseError, StepFailed
-from tools.rig.base.state import SENTINEL, write_json
-from tools.rig.builds import place, survey
+from tools.rig.builds import survey
 from tools.rig.builds.candidates import GIB
 from tools.rig.builds.generation import Generation
-from tools.rig.host import look, pythons, storage
+from tools.rig.host import look
 from tools.rig.steps import gone, venv
 
 pytestmark = pytest.mark.real
-
-MIB = 1 << 20
-needs_fuse = pytest.mark.skipif(
-    bool(slowfs.unavailable()), reason=f"no FUSE: {slowfs.unavailable()}"
-)
-
-
-@pytest.fixture(scope="session")
-def python() -> pythons.Python:
-    """Return a Python of this machine that environments can be made with."""
-
-    def enough(found: pythons.Python) -> bool:
-        return pythons.choose([found], "3.12", ">=3.10") is not None
-
-    found = [p for p in pythons.find(os.environ, enough=enough) if enough(p)]
-    if not found:
-        pytest.skip("no Python >= 3.10 besides this one")
-    return found[0]
-
-
-@dataclass
-class Stage:
-    """A home, a checkout and a console of a made-up user."""
-
-    tmp: Path
-    checkout: Path
-    env: dict[str, str]
-    python: Path
-    out: io.StringIO
-
-    def run(
-        self, checkout: Path | None = None, need: int = 64 * MIB, **cli: object
-    ) -> venv.VenvResult:
-        """Run the whole step."""
-        settings = resolve({"python": str(self.python), **cli}, self.env)
-        return venv.venv_local(
-            settings,
-            checkout or self.checkout,
-            Console(self.out, self.env),
-            need_bytes=need,
-            env=self.env,
-        )
-
-    def remember(self, root: Path) -> None:
-        """Let `root` be the one that the user named at some time before."""
-        memory = survey.remembered_file(self.env)
-        write_json(memory, {"root": str(root), "chosen": True})
-
-    @property
-    def said(self) -> str:
-        """What people were told."""
-        return self.out.getvalue()
-
-
-@pytest.fixture
-def stage(tmp_path: Path, python: pythons.Python) -> Stage:
-    """Set up a home and a checkout with names that are hard to quote."""
-    if storage.kind(storage.mount_of(tmp_path).fs) in ("memory", "network"):
-        pytest.skip("the folder for temporary files is not on a local disk")
-    checkout = tmp_path / 'it\'s a "räk-kärra" $HOME'
-    checkout.mkdir()
-    (checkout / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.10"\n')
-    home = tmp_path / "hem måne"
-    home.mkdir()
-    env = {
-        "HOME": str(home),
-        "PATH": os.environ.get("PATH", os.defpath),
-        "UV_OFFLINE": "1",
-    }
-    return Stage(tmp_path, checkout, env, python.path, io.StringIO())
-
-
-def works(environment: Path) -> bool:
-    """Ask the environment's Python where it lives."""
-    code = "import sys; print(sys.prefix)"
-    got = subprocess.run(
-        [environment / "bin" / "python", "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return got.returncode == 0 and Path(got.stdout.strip()) == environment
-
-
-def fill(filler: Path) -> None:
-    """Write a file until the disk has no room for one byte more."""
-    with filler.open("wb", buffering=0) as fh:
-        for block in (1 << 16, 1):
-            with contextlib.suppress(OSError):
-                while fh.write(b"x" * block):
-                    pass
 
 
 class TestPlacing:
@@ -219,162 +123,6 @@ class TestPlacing:
             check=False,
         )
         assert got.stdout.strip() == "False Permission denied", got.stderr
-
-
-class TestFullDisk:
-    """A disk that fills up while something is made."""
-
-    @pytest.mark.parametrize("begun", [False, True], ids=["at once", "under uv"])
-    def test_nothing_half_made_is_left(self, stage: Stage, begun: bool) -> None:
-        """The disk is named, what was made beside is gone, a later run works."""
-        why = disks.refused(disks.ext4(stage.tmp / "try", 8))
-        if why:
-            pytest.skip(f"cannot mount: {why}")
-        with disks.ext4(stage.tmp / "small", 8) as small:
-            root = small / "root"
-            settings = resolve(
-                {"python": str(stage.python), "local_root": root}, stage.env
-            )
-            facts = survey.facts(settings, stage.checkout, env=stage.env)
-            its = place.plan(facts, 0)
-            if begun:
-                for folder in (root, its.root.venvs, its.root.deps, its.deps):
-                    its.root.make(folder)
-                its.root.make(its.root.generations)
-                its.root.make(its.root.benches)
-                its.root.make(its.root.cache)
-                its.root.make(its.root.tmp)
-            filler = small / "filler"
-            fill(filler)
-            with pytest.raises(StepFailed) as caught:
-                venv.act(its, Console(stage.out, stage.env), env=stage.env)
-            told = "\n".join(caught.value.lines())
-            assert "No space left" in told and str(root) in told
-            assert begun == ("the disk is full" in told)
-            assert caught.value.hint.startswith("df -h")
-            assert [p for p in root.glob("venvs/*") if p.name != SENTINEL] == []
-            assert not (stage.checkout / ".venv").is_symlink()
-            assert "No space left" in look.disk(root).problem
-            filler.unlink()
-            got = stage.run(need=0, local_root=root)
-            assert got.environment.root.path == root and works(got.environment.path)
-
-
-@needs_fuse
-class TestDeadDisk:
-    """A disk that does not answer any more."""
-
-    def test_a_dead_checkout_is_named(self, stage: Stage, tmp_path: Path) -> None:
-        """The probe is left behind in time, and the mount is named."""
-        nas, hang = stage.tmp / "dead nas", stage.tmp / "hang"
-        nas.mkdir()
-        with slowfs.mounted(stage.checkout, nas, hang_file=hang):
-            hang.touch()
-            start = time.monotonic()
-            with pytest.raises(look.Hung) as caught:
-                look.checkout(nas, limit_s=2)
-            assert time.monotonic() - start < 10
-            assert str(nas) in caught.value.what and "slowfs" in caught.value.what
-            assert caught.value.mount.point == nas
-            assert abandon.left_behind(), "a call in the kernel cannot be killed"
-        deadline = time.monotonic() + 10
-        while abandon.left_behind() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not abandon.left_behind()
-
-    def test_a_dead_candidate_is_passed_over(self, stage: Stage) -> None:
-        """The choice falls on the next place, and the dead one is named."""
-        nas, hang = stage.tmp / "dead nas", stage.tmp / "hang"
-        nas.mkdir()
-        seams = survey.Seams(disk=lambda path, **how: look.disk(path, limit_s=2, **how))
-        settings = resolve({"python": str(stage.python)}, stage.env)
-        stage.remember(nas / "root")
-        with slowfs.mounted(stage.checkout, nas, hang_file=hang):
-            hang.touch()
-            facts = survey.facts(settings, stage.checkout, env=stage.env, seams=seams)
-            its = place.plan(facts, 0)
-        assert "hangs" in its.verdicts[0].reason and str(nas) in its.verdicts[0].reason
-        assert its.root.path.is_relative_to(stage.env["HOME"])
-
-
-class TestLinkStates:
-    """What may stand at ``.venv``, and that it is never replaced."""
-
-    def test_a_folder(self, stage: Stage) -> None:
-        """An environment of the user's own stays; ours is used by its real path."""
-        own = stage.checkout / ".venv"
-        own.mkdir()
-        (own / "pyvenv.cfg").write_text("mine")
-        got = stage.run()
-        assert got.environment.link is None and works(got.environment.path)
-        assert (own / "pyvenv.cfg").read_text() == "mine"
-        assert ".venv is a directory of yours" in stage.said
-        assert "hint: mv " in stage.said
-
-    def test_a_file(self, stage: Stage) -> None:
-        """A file of that name stays."""
-        (stage.checkout / ".venv").write_text("note")
-        got = stage.run()
-        assert got.environment.link is None
-        assert (stage.checkout / ".venv").read_text() == "note"
-
-    @pytest.mark.parametrize("there", [True, False], ids=["there", "dangling"])
-    def test_a_link_to_somewhere_else(self, stage: Stage, there: bool) -> None:
-        """A link of the user's own stays, also when its target is gone."""
-        other = stage.tmp / "other"
-        if there:
-            other.mkdir()
-        (stage.checkout / ".venv").symlink_to(other)
-        got = stage.run()
-        assert got.environment.link is None and works(got.environment.path)
-        assert os.readlink(stage.checkout / ".venv") == str(other)
-        assert f"points to {other}" in stage.said
-        assert other.exists() == there
-
-    def test_a_loop(self, stage: Stage) -> None:
-        """A link to itself is a link to somewhere else."""
-        (stage.checkout / ".venv").symlink_to(".venv")
-        got = stage.run()
-        assert got.environment.link is None
-        assert os.readlink(stage.checkout / ".venv") == ".venv"
-
-    def test_made_by_another_host(self, stage: Stage) -> None:
-        """A dangling link to our own place stays, and its target is made here."""
-        first = stage.run(local_root=stage.tmp / "scratch")
-        inode = os.lstat(stage.checkout / ".venv").st_ino
-        shutil.rmtree(stage.tmp / "scratch")
-        shutil.rmtree(stage.env["HOME"])
-        os.mkdir(stage.env["HOME"])
-        got = stage.run()
-        assert got.environment.path == first.environment.path
-        assert got.environment.link == stage.checkout / ".venv"
-        assert os.lstat(stage.checkout / ".venv").st_ino == inode
-        assert works(stage.checkout / ".venv" / ".." / got.environment.path)
-
-    def test_a_copied_checkout(self, stage: Stage) -> None:
-        """Our own link came along, and leads to the copy's own environment then."""
-        first = stage.run()
-        copy = stage.tmp / "copy"
-        shutil.copytree(stage.checkout, copy, symlinks=True)
-        got = stage.run(copy)
-        assert got.environment.path != first.environment.path
-        assert os.readlink(copy / ".venv") == str(got.environment.path)
-        theirs = os.readlink(stage.checkout / ".venv")
-        assert theirs == str(first.environment.path)
-        again = stage.run(copy, local_root=stage.tmp / "scratch")
-        assert os.readlink(copy / ".venv") == str(again.environment.path)
-        assert again.environment.path.is_relative_to(stage.tmp / "scratch")
-
-    def test_a_read_only_checkout(self, stage: Stage) -> None:
-        """No link can be made: it is said, and the real path is used."""
-        point = stage.tmp / "read only"
-        why = disks.refused(disks.read_only(stage.checkout, point))
-        if why:
-            pytest.skip(f"cannot mount: {why}")
-        with disks.read_only(stage.checkout, point):
-            got = stage.run(point)
-            assert got.environment.link is None and works(got.environment.path)
-            assert "cannot be written to, so no .venv is made" in stage.said
 
 
 class TestBroken:

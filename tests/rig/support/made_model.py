@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.rig.serve import folder as folders
 from tools.rig.serve.headers import BITS
 
 Shapes = Mapping[str, tuple[str, Sequence[int]]]
@@ -104,3 +105,8 @@ def write(
     index = {"metadata": {}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
+
+
+def said(path: Path) -> str:
+    """Return all problems of a folder in one string."""
+    return "\n".join(problem.what for problem in folders.read(path).problems)

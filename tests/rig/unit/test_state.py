@@ -242,3 +242,20 @@ def test_json_is_sorted_and_ends_with_a_line_feed(tmp_path: Path) -> None:
     state.write_json(tmp_path / "f", {"b": 1, "a": 2})
     text = (tmp_path / "f").read_text()
     assert text == json.dumps({"a": 2, "b": 1}, indent=2) + "\n"
+
+
+class TestTyped:
+    """Paths as somebody typed them."""
+
+    def test_whole(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A path is made whole, with the home folder filled in."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", "/home/me")
+        assert state.typed_path("a b") == tmp_path / "a b"
+        assert state.typed_path("~/x") == Path("/home/me/x")
+
+    def test_nobodys_home(self) -> None:
+        """A slip in a user's name is wrong usage, and no crash."""
+        with pytest.raises(UsageError, match="no home folder") as caught:
+            state.typed_path("~no-such-user-here/x")
+        assert caught.value.hint.startswith("./~no-such-user-here/x")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 from dataclasses import replace
@@ -259,6 +260,26 @@ class TestFacts:
             (folder / "pyvenv.cfg").write_text(cfg)
         late = run.Result((), -9, "", "", 20.0, timed_out=True)
         assert survey.inspect(folder, lambda *a, **k: late) == state
+
+    @pytest.mark.parametrize(
+        ("code", "said", "state"),
+        [
+            (-9, "", "ready"),
+            (127, f"cannot start x: {os.strerror(errno.ENOMEM)}", "ready"),
+            (127, f"cannot start x: {os.strerror(errno.EAGAIN)}", "ready"),
+            (127, "cannot start x: there is no such file", "broken"),
+            (1, "ModuleNotFoundError: No module named 'encodings'", "broken"),
+        ],
+    )
+    def test_a_machine_at_its_limits(
+        self, tmp_path: Path, code: int, said: str, state: str
+    ) -> None:
+        """One whose Python the kernel ended, or had no room for, is not set aside."""
+        folder = tmp_path / "venv"
+        folder.mkdir()
+        (folder / "pyvenv.cfg").write_text("version_info = 3.12.1\n")
+        ended = run.Result((), code, "", said, 0.1)
+        assert survey.inspect(folder, lambda *a, **k: ended)[0] == state
 
     @pytest.mark.parametrize(
         ("given", "path", "wanted", "by_user"),

@@ -120,7 +120,7 @@ def resolve(
 def _parsed(setting: Setting, given: Any, where: str) -> Any:
     try:
         found = setting.parse(given)
-    except (ValueError, TypeError, RuntimeError, UsageError) as exc:
+    except (ValueError, TypeError, UsageError) as exc:
         if where == "command line":
             place = "the command line"
             hint = f"--{setting.name.replace('_', '-')} {setting.example}".rstrip()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tools.rig.base.state import checked_path
+from tools.rig.base.state import typed_path
 
 _MOST = 9999
 """More than any number of compiles; make and ninja take no number without end."""
@@ -117,11 +117,9 @@ def folder(value: Any) -> Path:
     ValueError
         When it is no text.
     UsageError
-        When it is no path (see :func:`tools.rig.base.state.checked_path`).
-    RuntimeError
-        When nobody's home is meant by ``~``.
+        When it is no path (see :func:`tools.rig.base.state.typed_path`).
     """
-    return checked_path(text(value)).expanduser().absolute()
+    return typed_path(text(value))
 
 
 def torch_index(value: Any) -> str:

@@ -7,6 +7,7 @@ Used by :mod:`tools.rig.base.run`, which is the door for everybody else.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -23,6 +24,8 @@ NOT_STARTED = 127
 """Exit status that stands for a program that could not be started."""
 
 _TAIL = 20
+_NO_ROOM = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+"""Said of a program that cannot be started now, and can be later."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,12 @@ def not_started(
     return CannotError(
         f"cannot start {program}: {exc.strerror}", hint=f"ls -l {shlex.quote(program)}"
     )
+
+
+def no_room(result: Result) -> bool:
+    """Say whether a program was not started since the machine is at its limits."""
+    said = (os.strerror(number) for number in _NO_ROOM)
+    return result.code == NOT_STARTED and any(why in result.err for why in said)
 
 
 def failure(result: Result, tail: Sequence[str], log: Path | None = None) -> RigError:

@@ -292,6 +292,24 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+def typed_path(word: str | os.PathLike[str]) -> Path:
+    """Return the whole path that somebody typed; ``~`` is expanded.
+
+    Raises
+    ------
+    UsageError
+        When it is no path (see :func:`checked_path`), or no home is meant by ``~``.
+    """
+    path = checked_path(word)
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as exc:
+        raise UsageError(
+            f"{path}: no home folder of that name is known",
+            hint=f"./{path} where the folder is really called so",
+        ) from exc
+
+
 def _flush_folder(folder: Path) -> None:
     """Make a rename in `folder` outlast a power cut, where the file system can."""
     with contextlib.suppress(OSError):

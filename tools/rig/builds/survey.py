@@ -22,6 +22,8 @@ import regex as re
 from tools.rig.base import run
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import StepFailed, put_aside
+from tools.rig.base.killed import was_killed
+from tools.rig.base.process import no_room
 from tools.rig.base.state import StateRoot, checked_path, home_of
 from tools.rig.builds import interpreter, uv
 from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
@@ -257,8 +259,9 @@ def _candidate(
 def inspect(environment: Path, ask: Any = run.run) -> tuple[str, str]:
     """Return ``absent``, ``ready`` or ``broken`` for an environment, and its Python.
 
-    One that does not answer in time is not broken for that: a broken one is set aside,
-    and the machine may only be busy. Then its own file tells.
+    One that does not answer in time is not broken for that, nor one whose Python was
+    killed or found no room to start: a broken one is set aside, and the machine may
+    only be busy. Then its own file tells.
     """
     if not os.path.lexists(environment):
         return "absent", ""
@@ -276,7 +279,7 @@ def inspect(environment: Path, ask: Any = run.run) -> tuple[str, str]:
     whole = (environment / "pyvenv.cfg").is_file()
     if got.ok and whole and len(words) >= 3:
         return "ready", ".".join(words[:3])
-    if got.timed_out and whole:
+    if whole and (got.timed_out or was_killed(got) or no_room(got)):
         text = (environment / "pyvenv.cfg").read_text("utf-8", "replace")
         told = _CFG_VERSION.search(text)
         if told is not None:

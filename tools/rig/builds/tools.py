@@ -32,6 +32,6 @@ def uv_command(python: str = sys.executable, search: str | None = None) -> list[
         raise CannotError(
             "uv is not installed",
             usual="The bootstrap tools/nox brings it; a hand-made environment may not.",
-            hint=f"{python} -m pip install uv",
+            hint=f"{quoted(Path(python))} -m pip install uv",
         )
     return [found]

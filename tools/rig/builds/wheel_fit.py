@@ -23,7 +23,7 @@ from packaging.utils import (
 
 from tools.rig.base import redact, run
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
-from tools.rig.base.state import checked_path
+from tools.rig.base.state import typed_path
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -72,7 +72,7 @@ def file_of(typed: str) -> Path:
             usual="A wheel is looked at as a whole before anything is installed.",
             hint="curl -LO THE-ADDRESS, then invoke install-wheel FILE",
         )
-    wheel = checked_path(typed).expanduser().absolute()
+    wheel = typed_path(typed)
     quoted = shlex.quote(os.fspath(wheel))
     try:
         found = wheel.stat()

@@ -162,7 +162,7 @@ def tracked(checkout: Path, env: Mapping[str, str]) -> list[str]:
         raise StepFailed(
             f"git cannot list the files of {checkout}",
             details=answer.err.splitlines()[:5],
-            hint=f"git -C '{checkout}' status",
+            hint=f"git -C {quoted(checkout)} status",
         )
     return [name for name in answer.out.split("\0") if name]
 

@@ -40,7 +40,7 @@ class Hung(StepFailed):
             "wait in the kernel and cannot be ended.",
             hint=f"ping {server}"
             if server
-            else f"grep -F ' {mount.point} ' /proc/self/mountinfo",
+            else f"findmnt {quoted(mount.point)}",
             details=statistics,
         )
 
@@ -171,7 +171,7 @@ def checkout(
     request = {"op": "checkout", "path": str(path), "link": link}
     got = question(request, limit_s, ask)
     if not got.pop("exists"):
-        raise StepFailed(f"{path} is no folder", hint=f"ls -ld '{path}'")
+        raise StepFailed(f"{path} is no folder", hint=f"ls -ld {quoted(path)}")
     return Checkout(
         path=path, real=Path(got.pop("real")), link=Link(**got.pop("link")), **got
     )

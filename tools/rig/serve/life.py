@@ -21,6 +21,7 @@ from tools.rig.base.errors import (
     InUseError,
     StepFailed,
     UsageError,
+    quoted,
 )
 from tools.rig.base.state import StateRoot
 from tools.rig.guard import lock
@@ -207,16 +208,34 @@ def _check(root: StateRoot, plan: ServePlan) -> None:
 
 @contextlib.contextmanager
 def _alone(root: StateRoot) -> Iterator[None]:
-    """Let one server at a time look for its port and take it."""
+    """Let one server at a time look for its port and take it.
+
+    Raises
+    ------
+    InUseError
+        When another one is being started for too long.
+    CannotError
+        When the lock file cannot be opened, or its disk knows no locks.
+    """
     lock_file = records.folder(root) / ".start.lock"
+    lock = filelock.FileLock(lock_file, timeout=_LOCK_S, fallback_to_soft=False)
     try:
-        with filelock.FileLock(lock_file, timeout=_LOCK_S, fallback_to_soft=False):
-            yield
+        lock.acquire()
     except filelock.Timeout as exc:
         raise InUseError(
-            "another server is being started",
-            hint=f"fuser -v {shlex.quote(os.fspath(lock_file))}",
+            "another server is being started", hint=f"fuser -v {quoted(lock_file)}"
         ) from exc
+    except (OSError, NotImplementedError) as exc:
+        raise CannotError(
+            f"cannot lock {lock_file}: {getattr(exc, 'strerror', None) or exc}",
+            usual="The folder belongs to another user, is read-only, or lies on a disk "
+            "that knows no locks.",
+            hint=f"ls -ld {quoted(lock_file)} {quoted(lock_file.parent)}",
+        ) from exc
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _listens_itself(record: ServerRecord) -> bool:

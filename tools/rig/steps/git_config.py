@@ -13,7 +13,7 @@ from pathlib import Path
 import regex as re
 
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import checked_path
+from tools.rig.base.state import checked_path, typed_path
 from tools.rig.steps.trees import Tree
 
 _HOST_AND_PATH = re.compile(r"^[^/]+:")
@@ -123,7 +123,7 @@ def instead_of(mirrors: Mapping[str, str]) -> dict[str, str]:
             if not path.exists() and not path.with_name(path.name + ".git").exists():
                 raise UsageError(
                     f"git_mirrors: {prefix} = {mirror}, and {path} does not exist",
-                    hint=f"git clone --bare {prefix} '{path}'",
+                    hint=f"git clone --bare {shlex.quote(prefix)} {quoted(path)}",
                 )
             if "://" not in mirror:
                 mirror = os.fspath(path)
@@ -139,7 +139,7 @@ def local_path(mirror: str) -> Path | None:
         return Path(mirror[len("file://") :])
     if "://" in mirror or _HOST_AND_PATH.match(mirror):
         return None
-    return Path(mirror).expanduser().absolute()
+    return typed_path(mirror)
 
 
 def appended(env: Mapping[str, str], key: str, value: str) -> dict[str, str]:

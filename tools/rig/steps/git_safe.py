@@ -180,7 +180,8 @@ def _escalate(
             f"git still refuses {still[0].place}",
             details=[still[0].detail],
             usual="Its configuration does not let one process trust the repository.",
-            hint=f"git config --global --add safe.directory '{still[0].place}'",
+            hint="git config --global --add safe.directory "
+            f"{shlex.quote(still[0].place)}",
         )
     return added, ways, notes
 

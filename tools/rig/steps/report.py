@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, RigError, UsageError
-from tools.rig.base.state import StateRoot, checked_path, write_text
+from tools.rig.base.state import StateRoot, typed_path, write_text
 from tools.rig.builds.report import plain, sources
 from tools.rig.builds.report import sheet as sheets
 from tools.rig.builds.report.artist import Artist, Drawings
@@ -82,11 +82,10 @@ def report(
     )
     sheet = sheets.sheet(facts)
     drawn, plots, note = _drawn(sheet, root, console, artist)
-    file = checked_path(output) if output else root.make(root.path / "reports")
+    file = typed_path(output) if output else root.make(root.path / "reports")
     # a Path has lost the slash that tells
     if os.path.isdir(file) or str(output or "").endswith(os.sep):
         file /= f"{name}.html"
-    file = file.absolute()
     write_text(file, page(facts, drawn, note))
     if note:
         console.mark("warn", note)

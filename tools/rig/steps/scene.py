@@ -76,7 +76,7 @@ def settings_for(
     given = {k: v for k, v in cli.items() if v not in (None, "")}
     file = env.get("ONECAT_CONFIG")
     source = given.get("source") or env.get("ONECAT_SOURCE")
-    beside = Path(str(source)).expanduser() / "rig.toml" if source else None
+    beside = Path(os.path.expanduser(str(source)), "rig.toml") if source else None
     # that of another user may be closed to us, which is told where it is looked at
     if beside is None or not os.path.isfile(beside):
         beside = HERE / "rig.toml"

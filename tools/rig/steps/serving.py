@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.base.state import StateRoot, typed_path
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.place import GIB
 from tools.rig.builds.target import HERE
@@ -33,7 +33,7 @@ def capacity(
         raise UsageError("which model?", hint="invoke capacity --model FOLDER")
     sm = min(profiles.load(profile).sms) if profile else 70
     # whole, since hints name it in commands: a name may begin with a dash
-    folder = checked_path(model).expanduser().absolute()
+    folder = typed_path(model)
     options = step.options_for(**words)
     return step.capacity(console, folder, options, cache_dtype=cache, sm=sm)
 
@@ -92,10 +92,14 @@ def serve_unit(
     """Write a server's units; or be the look that its timer calls for."""
     from tools.rig.steps import serve_look
     from tools.rig.steps import serve_unit as step
+    from tools.rig.steps.serve_tp2 import LIST
 
     if look:
         root = _root_of_servers()
         return serve_look.serve_look(console, root, _named(root, str(typed["name"])))
+    if typed["preset"] == LIST:
+        # a list is no plan that a unit could be made of
+        return serve_tp2(console, typed, rest, **cli)
     plan, root = _planned(console, typed, rest, cli)
     options = step.typed({**typed, **cli})
     file = _file(output)
@@ -243,7 +247,7 @@ def _words(rest: str) -> list[str]:
 
 
 def _file(word: str) -> Path | None:
-    return checked_path(word).expanduser().absolute() if word else None
+    return typed_path(word) if word else None
 
 
 def _gib(flag: str, word: str) -> float:

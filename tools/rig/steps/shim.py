@@ -212,7 +212,7 @@ def _tree(
             text = header.read_text(encoding="utf-8", errors="surrogateescape")
         except OSError as exc:
             raise StepFailed(
-                f"cannot read {header}: {exc.strerror}", hint=f"ls -l '{header}'"
+                f"cannot read {header}: {exc.strerror}", hint=f"ls -l {quoted(header)}"
             ) from exc
         files[f"include/{name}"] = shadow(
             text, sorted(found.lines[header]), header, sorted(found.names)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.rig.base.errors import UsageError, unwritable
-from tools.rig.base.state import checked_path
+from tools.rig.base.state import typed_path
 
 SUFFIX = ".tar.gz"
 
@@ -39,7 +39,7 @@ def outputs(output: Path | None, folder: Path, now: float) -> tuple[Path, Path]:
     if output is None:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
         output = folder / f"rig-bundle-{stamp}{SUFFIX}"
-    archive = checked_path(output).expanduser().absolute()
+    archive = typed_path(output)
     bare = archive.name
     for suffix in (SUFFIX, ".tgz"):
         bare = bare.removesuffix(suffix)

@@ -31,7 +31,7 @@ def libcuda_stub(facts: Facts) -> Outcome:
     return Outcome(
         "warn",
         f"{stubs[0]} is a stub: programs that load it find no card (CUDA error 34)",
-        hint=f"export LD_LIBRARY_PATH={os.pathsep.join(kept)}"
+        hint=f"export LD_LIBRARY_PATH={shlex.quote(os.pathsep.join(kept))}"
         if kept
         else "unset LD_LIBRARY_PATH",
         data={"stubs": [str(s) for s in stubs]},

@@ -53,7 +53,7 @@ def space_build(facts: Facts) -> Outcome:
     """See that the checkout's disk has room for objects and fetched sources."""
     need = -(-facts.profile.need_gib // 6)
     disk = facts.disks.checkout_disk
-    return _space(disk, need, f"df -h '{disk.path}'")
+    return _space(disk, need, f"df -h {quoted(disk.path)}")
 
 
 @check(
@@ -124,6 +124,6 @@ def _space(disk: Disk, need_gib: int, hint: str) -> Outcome:
         return Outcome("fail", detail, hint, "", data, measured)
     if disk.free_inodes < _FEW_INODES:
         detail += f", but only {disk.free_inodes} inodes"
-        hint = f"df -i '{disk.mount.point}'"
+        hint = f"df -i {quoted(disk.mount.point)}"
         return Outcome("warn", detail, hint, "", data, measured)
     return Outcome("ok", detail, data=data, measured=measured)
