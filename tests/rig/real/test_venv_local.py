@@ -14,7 +14,6 @@ import pytest
 
 from tests.rig.support import disks, slowfs
 from tests.rig.support.venv_stage import Stage, needs_fuse, works
-from tests.rig.support.venv_stage import python as python
 from tests.rig.support.venv_stage import stage as stage
 from tools.rig.base.errors import CannotError, ExitCode, InUseError, StepFailed
 from tools.rig.builds import survey
