@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Where the environment goes and with which Python: decisions from facts alone."""
+"""Where the environment goes: decisions from facts alone."""
 
 from __future__ import annotations
 
@@ -10,97 +10,23 @@ from typing import Any
 
 import pytest
 
-from tools.rig.base.errors import CannotError, StepFailed
-from tools.rig.builds import interpreter, place
-from tools.rig.builds.candidates import GIB, Candidate, judge, slow, speed
-from tools.rig.builds.interpreter import Choice, Wish
-from tools.rig.builds.place import PlaceFacts
-from tools.rig.host.look import Checkout, Disk, Link
-from tools.rig.host.pythons import Python
-from tools.rig.host.storage import UNLIMITED, Mount, Rates
-
-ME, STRANGER = 1000, 4711
-FAST = Rates(9000, 90000, 9000, 9000, 0.05, 0.2)
-SLOW = Rates(4.6, 16, 8.3, 16, 216.0, 1.2)
-HOME = Mount(Path("/home"), "ext4", "/dev/sda", "rw,relatime", "8:1")
-NAS = Mount(Path("/nas"), "nfs4", "srv:/export", "rw", "0:50")
-PY312 = Python(Path("/usr/bin/python3.12"), "3.12.3", "PATH")
-
-
-def disk(path: str = "/home/me/state", **more: Any) -> Disk:
-    """Return a good place; `more` spoils it."""
-    good: dict[str, Any] = {
-        "mount": HOME,
-        "writable": True,
-        "free_bytes": 100 * GIB,
-        "free_inodes": UNLIMITED,
-        "rates": FAST,
-        "links": True,
-    }
-    return Disk(Path(path), Path(path), **{**good, **more})
-
-
-def candidate(root: str = "/home/me/state", chosen: bool = False, **more: Any) -> Any:
-    """Return a candidate on such a disk."""
-    venv = more.pop("venv", "absent")
-    version = more.pop("version", "")
-    found = disk(root, **more)
-    return Candidate(Path(root), "test", found, chosen, venv, version)
-
-
-def mount(**more: Any) -> Mount:
-    """Return the home's mount with something changed."""
-    return replace(HOME, **more)
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({}, ""),
-        ({"hung": True, "problem": "no answer", "mount": NAS}, "no answer"),
-        ({"mount": NAS}, "nfs4 from srv:/export is a network file system"),
-        ({"mount": mount(fs="tmpfs")}, "tmpfs lies in memory"),
-        ({"mount": mount(options="ro")}, "/home is mounted read-only"),
-        ({"mount": mount(options="rw,noexec")}, "/home is mounted noexec"),
-        ({"problem": "Permission denied"}, "it cannot be used: Permission denied"),
-        ({"writable": False}, "you may not write there"),
-        ({"exists": True, "owner": STRANGER}, "it belongs to user 4711"),
-        ({"exists": True, "owner": STRANGER, "chosen": True}, ""),
-        ({"exists": True, "owner": ME}, ""),
-        ({"links": False}, "ext4 has no symbolic links"),
-        ({"rates": SLOW, "mount": mount(fs="fuse")}, "too slow: fuse"),
-        ({"rates": None}, ""),
-        ({"free_bytes": 11 * GIB}, "no space: 11.0 GiB free, 12.0 GiB needed"),
-        ({"free_bytes": 11 * GIB, "venv": "ready"}, ""),
-        ({"free_bytes": GIB, "venv": "ready"}, "no space: 1.0 GiB free"),
-        ({"free_inodes": 1000}, "no inodes: 1000 more files possible"),
-        ({"free_inodes": 1000, "venv": "ready"}, ""),
-        ({"mount": mount(fs="overlay")}, ""),
-        ({"mount": mount(fs="")}, ""),
-    ],
+from tests.rig.support.candidates import (
+    HOME,
+    ME,
+    NAS,
+    PY312,
+    SLOW,
+    STRANGER,
+    candidate,
+    disk,
+    mount,
 )
-def test_judge(more: dict[str, Any], reason: str) -> None:
-    """Each way in which a place will not do has its own words."""
-    got = judge(candidate(**more), ME, 12 * GIB)
-    assert got.startswith(reason) and bool(got) == bool(reason)
-
-
-def test_small_needs() -> None:
-    """A small target asks for what it needs, also where its environment is."""
-    tiny = candidate(free_bytes=GIB, free_inodes=10, venv="ready")
-    assert judge(tiny, ME, GIB // 2) == ""
-    assert judge(candidate(free_bytes=0, free_inodes=0), ME, 0) == ""
-
-
-def test_speed() -> None:
-    """Numbers as people say them; a slow disk tells what that means."""
-    assert speed(disk(rates=None)) == "ext4, not measured"
-    assert speed(disk()).startswith("ext4, 0.05 ms for a new file; a second: 9 000 cr")
-    told = speed(disk(rates=SLOW))
-    assert "4.6 created" in told and told.endswith("60000 files take about 338 min")
-    assert slow(disk(rates=replace(FAST, latency_ms=6)))
-    assert not slow(disk(rates=None))
-
+from tools.rig.base.errors import CannotError
+from tools.rig.builds import place
+from tools.rig.builds.candidates import Candidate
+from tools.rig.builds.interpreter import Choice
+from tools.rig.builds.place import PlaceFacts
+from tools.rig.host.look import Checkout, Link
 
 CHECKOUT = Checkout(
     path=Path("/src/it's"),
@@ -342,94 +268,3 @@ class TestPlan:
         got = place.plan(facts(candidate(venv="broken")))
         assert got.existing == "broken" and got.python == Choice(PY312)
         assert any("broken and made anew" in line for line in got.lines())
-
-
-PY311 = Python(Path("/usr/bin/python3.11"), "3.11.2", "PATH")
-BARE = replace(PY312, headers=False)
-
-
-class TestPython:
-    """Which interpreter is taken."""
-
-    def test_wanted_is_here(self) -> None:
-        """Nothing is brought when the wanted one is installed."""
-        assert interpreter.decide(Wish("3.12"), [PY311, PY312]) == Choice(PY312)
-
-    def test_wanted_is_brought_or_replaced(self) -> None:
-        """Uv is asked first, an installed one stands by."""
-        got = interpreter.decide(Wish("3.12", requires=">=3.10"), [PY311])
-        assert (got.installed, got.download) == (PY311, "3.12")
-        assert str(got) == "3.12 brought by uv, else 3.11.2 (/usr/bin/python3.11)"
-        assert str(interpreter.decide(Wish("3.12"), [])) == "3.12 brought by uv"
-
-    def test_offline(self) -> None:
-        """Without a network the installed one is taken, or none will do."""
-        got = interpreter.decide(Wish("3.12", offline=True), [PY311])
-        assert got.installed == PY311 and not got.download
-        with pytest.raises(CannotError, match="no Python that will do") as caught:
-            interpreter.decide(Wish("3.12", offline=True), [])
-        assert caught.value.hint == "apt-get install python3.12 python3.12-dev"
-
-    def test_target_does_not_admit_the_profiles(self) -> None:
-        """The target's own word is stronger than the profile's."""
-        got = interpreter.decide(Wish("3.12", requires="<3.12"), [PY311, PY312])
-        assert got.installed == PY311 and not got.download
-
-    def test_the_users_version_is_a_must(self) -> None:
-        """It is brought or it fails; no other one is taken."""
-        got = interpreter.decide(Wish("3.13", by_user=True), [PY312])
-        assert got.installed is None and got.download == "3.13"
-        with pytest.raises(CannotError, match="does not admit Python 3.9"):
-            interpreter.decide(Wish("3.9", by_user=True, requires=">=3.10"), [PY312])
-        with pytest.raises(CannotError):
-            interpreter.decide(Wish("3.13", by_user=True, offline=True), [PY312])
-
-    def test_headers(self) -> None:
-        """Without Python.h the package that brings it is named."""
-        wish = Wish("3.12", offline=True, need_headers=True)
-        with pytest.raises(CannotError, match="without its headers") as caught:
-            interpreter.decide(wish, [BARE])
-        assert caught.value.hint == "apt-get install python3.12-dev"
-        assert interpreter.decide(Wish("3.12"), [BARE]).installed == BARE
-
-    @pytest.mark.parametrize(
-        ("named", "problem"),
-        [
-            (replace(PY312, problem="no such program"), "no such program"),
-            (replace(PY312, version="3.9.1"), "it is 3.9.1, the target asks for"),
-            (BARE, r"its headers \(Python.h\) are not installed"),
-        ],
-    )
-    def test_named_one_is_unfit(self, named: Python, problem: str) -> None:
-        """An interpreter that the user names is taken or refused, never replaced."""
-        wish = Wish("3.12", named=named, requires=">=3.10", need_headers=True)
-        with pytest.raises(CannotError, match=problem):
-            interpreter.decide(wish, [PY312])
-
-    def test_named_one_fits(self) -> None:
-        """A good one is taken whatever else there is."""
-        wish = Wish("3.12", named=PY311)
-        assert interpreter.decide(wish, [PY312]).installed == PY311
-
-    def test_keep(self) -> None:
-        """The environment's own stays unless the target or the user objects."""
-        there = Path("/e")
-        kept = interpreter.keep(Wish("3.12"), "3.11.2", there).installed
-        assert kept is not None and kept.path == there / "bin/python"
-        for wish in (
-            Wish("3.12", requires=">=3.12"),
-            Wish("3.12", by_user=True),
-            Wish("3.12", named=PY312),
-        ):
-            with pytest.raises(StepFailed, match="has Python 3.11.2") as caught:
-                interpreter.keep(wish, "3.11.2", there)
-            assert caught.value.hint == "mv /e /e.old"
-        assert interpreter.keep(Wish("3.11", by_user=True), "3.11.2", there).installed
-
-    def test_missing_tells_what_uv_said(self) -> None:
-        """The reason of the download's failure is among the details."""
-        got = interpreter.missing(Wish("3.12"), [replace(PY311, problem="x")], "dns")
-        assert got.details == (
-            "/usr/bin/python3.11: 3.11.2 x",
-            "uv could not bring it: dns",
-        )
