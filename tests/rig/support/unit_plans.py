@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.routers import backend
 
 HOSTILE = "mö del $HOME %h \"q\" 'a' \\x ;"
 """A name with everything in it that some file format treats specially."""
@@ -34,3 +36,8 @@ PLAN = ServePlan(
     drain_s=60,
 )
 """A server with two cards."""
+
+ONE = backend.of_plan(PLAN)
+TWO = replace(ONE, port=8001)
+OTHER = replace(TWO, name="other", served_name="other")
+"""The same as a server behind a router, one like it at another port, and another."""
