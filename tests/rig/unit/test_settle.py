@@ -4,150 +4,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tools.rig.base import run
-from tools.rig.base.config import resolve
-from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, InUseError, StepFailed
-from tools.rig.builds import place, settle, survey
-from tools.rig.builds.candidates import Candidate
-from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan
-from tools.rig.host import pythons
-from tools.rig.host.look import Checkout, Disk, Link
-from tools.rig.host.pythons import Python
-from tools.rig.host.storage import Mount, Rates
-from tools.rig.steps import venv
-
-MOUNT = Mount(Path("/"), "ext4", "/dev/sda", "rw", "8:1")
-PY312 = Python(Path("/usr/bin/python3.12"), "3.12.3", "PATH")
-PY311 = Python(Path("/usr/bin/python3.11"), "3.11.2", "PATH")
-
-
-class Fake:
-    """A world with a fake uv on the path; everything else is files below `tmp`."""
-
-    def __init__(self, tmp: Path) -> None:
-        self.tmp = tmp
-        self.bin = tmp / "bin"
-        self.bin.mkdir()
-        (self.bin / "uv").touch(mode=0o755)
-        self.checkout = tmp / "src"
-        self.checkout.mkdir()
-        self.root = tmp / "root"
-        self.out = io.StringIO()
-        self.argvs: list[list[str]] = []
-        self.works = True
-        self.brings = ""
-        self.brought = PY312
-        self.links: list[tuple[Path, Path]] = []
-
-    def plan(self, **more: Any) -> PlacePlan:
-        """Return a plan for this world; `more` changes the facts."""
-        root = more.pop("root", self.root)
-        chosen = more.pop("chosen", False)
-        link = more.pop("link", Link("absent"))
-        path, place_name = self.checkout, "src-0a1b2c3d"
-        writable = more.pop("writable", True)
-        environment = root / "venvs" / place_name
-        venv_state = survey.inspect(environment, self.ask)
-        disk = Disk(
-            root, root, MOUNT, writable=True, rates=Rates(9e3, 9e3, 9e3, 9e3, 0.1, 1)
-        )
-        facts = PlaceFacts(
-            checkout=Checkout(path, path, place_name, os.getuid(), writable, link),
-            checkout_disk=disk,
-            candidates=(
-                Candidate(Path("/nas"), "test", replace(disk, writable=False), True),
-                Candidate(root, "test", disk, chosen, *venv_state),
-            ),
-            uid=os.getuid(),
-            pythons=(PY312,),
-            wanted="3.12",
-            remembered_in=self.tmp / "home" / "root.json",
-            remembered=more.pop("remembered", None),
-        )
-        return place.plan(replace(facts, **more), 0)
-
-    def ask(self, argv: list[Any], **how: Any) -> run.Result:
-        """Stand for `run.run`: uv makes folders, its Pythons answer."""
-        args = [str(a) for a in argv]
-        if args[1] == "venv":
-            self.argvs.append(args)
-            made = Path(args[-1])
-            (made / "bin").mkdir(parents=True)
-            (made / "bin" / "python").touch()
-            (made / "pyvenv.cfg").touch()
-            return run.Result((), 0, "", "", 0.1)
-        if args[1:3] == ["python", "find"]:
-            return run.Result((), 0, self.brings, "", 0.1)
-        if args[-1] == pythons._ASK:
-            problem = self.brought.problem
-            said = {
-                "version": self.brought.version,
-                "base": args[0],
-                "implementation": "pypy" if problem else "cpython",
-                "free_threaded": False,
-                "wide": True,
-                "headers": self.brought.headers,
-            }
-            return run.Result((), 0, json.dumps(said), "", 0.1)
-        there = Path(args[0]).exists() and self.works
-        return run.Result((), 0 if there else 1, "3 12 3 final 0", "", 0.1)
-
-    def stream(self, argv: list[str], *, on_line: Any, **how: Any) -> run.Result:
-        """Stand for `run.stream`: uv brings a Python, or not."""
-        self.argvs.append(argv)
-        if self.brings:
-            return run.Result((), 0, "", "", 0.1)
-        on_line("error: x")
-        on_line("cause: dns error")
-        return run.Result((), 1, "", "", 0.1)
-
-    def act(
-        self,
-        plan: PlacePlan,
-        problem: str = "",
-        before_moving: Callable[[], object] | None = None,
-        relink: bool = False,
-    ) -> Environment:
-        """Act in this world."""
-
-        def make_link(link: Path, target: Path, instead: str) -> str:
-            self.links.append((link, target))
-            return problem
-
-        return settle.act(
-            plan,
-            Console(self.out, {}),
-            env={"PATH": str(self.bin)},
-            ask=self.ask,
-            stream=self.stream,
-            make_link=make_link,
-            before_moving=before_moving,
-            relink=relink,
-        )
-
-
-@pytest.fixture(autouse=True)
-def no_uv_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the fake uv on the path, never the one beside this interpreter."""
-    real = settle.uv.program
-    monkeypatch.setattr(settle.uv, "program", lambda env: real(env, "/none/python"))
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Fake:
-    """Return a fresh world."""
-    return Fake(tmp_path)
+from tests.rig.support.settled import Fake
+from tests.rig.support.settled import fake as fake
+from tests.rig.support.settled import no_uv_beside as no_uv_beside
+from tools.rig.base.errors import InUseError, StepFailed
+from tools.rig.builds import settle
+from tools.rig.host.look import Link
 
 
 class TestAct:
@@ -288,48 +156,6 @@ class TestAct:
             fake.act(plan)
 
 
-class TestPython:
-    """Bringing a Python."""
-
-    def wish(self, fake: Fake, **more: Any) -> PlacePlan:
-        """Return a plan that wants a Python which is not there."""
-        return fake.plan(**{"pythons": (PY311,), **more})
-
-    def test_brought(self, fake: Fake) -> None:
-        """Uv's own is used when it comes."""
-        fake.brings = "/r/python3.12"
-        made = fake.act(self.wish(fake))
-        assert fake.argvs[0][1:] == ["python", "install", "--no-bin", "3.12"]
-        assert "/r/python3.12" in fake.argvs[1] and made.notes[1:] == ()
-
-    def test_not_brought(self, fake: Fake) -> None:
-        """Else the installed one, and it is told why."""
-        made = fake.act(self.wish(fake))
-        assert str(PY311.path) in fake.argvs[1]
-        assert "instead of 3.12: uv cannot bring it: dns error" in made.notes[-1]
-
-    def test_brought_and_unfit(self, fake: Fake) -> None:
-        """One that does not serve is not used."""
-        fake.brings, fake.brought = "/r/pypy", replace(PY312, problem="x")
-        made = fake.act(self.wish(fake))
-        assert "uv cannot bring it: it is pypy" in made.notes[-1]
-
-    def test_none(self, fake: Fake) -> None:
-        """Without any, what to install is told."""
-        with pytest.raises(CannotError) as caught:
-            fake.act(self.wish(fake, pythons=()))
-        assert caught.value.details == ("uv could not bring it: dns error",)
-        assert not list((fake.root / "venvs").glob("src-*"))
-
-    def test_offline_and_without_headers(self, fake: Fake) -> None:
-        """Nothing is fetched; missing headers are told with their package."""
-        bare = replace(PY311, headers=False)
-        made = fake.act(self.wish(fake, pythons=(bare,), offline=True))
-        assert fake.argvs[0][1] == "venv"
-        assert "instead of 3.12: no Python 3.12 is installed" in made.notes[-2]
-        assert "apt-get install python3.11-dev" in made.notes[-1]
-
-
 @pytest.mark.parametrize(
     "dies_at", ["_make_folders", "_python", "make_venv", "_link", "record"]
 )
@@ -353,44 +179,3 @@ def test_a_run_that_dies_is_completed_by_the_next(
     names = sorted(p.name for p in made.path.parent.iterdir())
     assert names == [".rig-made", "src-0a1b2c3d"]
     assert (fake.tmp / "home/root.json").is_file()
-
-
-def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Facts, plan and act in a row; the document holds what scripts need."""
-    facts = fake.plan().facts
-    asked: dict[str, Any] = {}
-
-    def survey_facts(settings: Any, checkout: Path, **how: Any) -> PlaceFacts:
-        asked.update(how)
-        slow = Candidate(Path("/slow"), "test", facts.candidates[0].disk)
-        return replace(facts, candidates=(slow, facts.candidates[1]))
-
-    def act(
-        plan: PlacePlan,
-        console: Console,
-        *,
-        env: Any,
-        before_moving: Any,
-        relink: bool,
-    ) -> Environment:
-        assert env == {"A": "1"} and relink
-        before_moving()
-        return fake.act(plan)
-
-    monkeypatch.setattr(venv, "facts", survey_facts)
-    monkeypatch.setattr(venv, "act", act)
-    got = venv.venv_local(
-        resolve({}, {}),
-        fake.checkout,
-        Console(fake.out, {}),
-        need_bytes=0,
-        python="3.11",
-        env={"A": "1"},
-    )
-    assert asked == {"python": "3.11", "env": {"A": "1"}, "need_headers": False}
-    doc = json.loads(json.dumps(got.to_json()))
-    assert doc["environment"] == str(fake.root / "venvs" / "src-0a1b2c3d")
-    assert doc["fetchcontent_base_dir"] == str(fake.root / "deps" / "src-0a1b2c3d")
-    assert doc["link"] == str(fake.checkout / ".venv") and doc["was"] == "absent"
-    assert [p["refused"] for p in doc["places"]] == ["you may not write there", None]
-    assert "/slow (test): you may not write there" in fake.out.getvalue()
