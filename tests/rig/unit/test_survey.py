@@ -16,7 +16,7 @@ import pytest
 from tools.rig.base import run
 from tools.rig.base.config import resolve
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
-from tools.rig.builds import survey
+from tools.rig.builds import survey, uv
 from tools.rig.builds.survey import Seams
 from tools.rig.host.look import Checkout, Disk, Link
 from tools.rig.host.pythons import Python
@@ -105,7 +105,7 @@ def test_no_python_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     def missing(env: Any) -> None:
         raise CannotError("uv is not installed")
 
-    monkeypatch.setattr(survey.uv, "program", missing)
+    monkeypatch.setattr(uv, "program", missing)
     world = World(tmp_path)
     assert world.facts(python_too=False).pythons == ()
     with pytest.raises(CannotError, match="uv is not"):
