@@ -14,19 +14,20 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import (
     ExitCode,
     Interrupted,
-    InUseError,
     RigError,
     StepFailed,
 )
 from tools.rig.base.state import StateRoot
 from tools.rig.builds.record import Record
+from tools.rig.guard.gate import InUse
 
 
 class Run:
     """One run and its record: ``with run: with run.step("verify"): ...``.
 
-    Leaving it by an exception records ``failed`` or ``interrupted`` with ``facts``,
-    what was learned until then. Leaving it in peace records nothing: see :meth:`done`.
+    Leaving it by an exception records ``failed``, ``interrupted``, or ``kept`` where
+    only the switch was refused, with ``facts``, what was learned until then. Leaving
+    it in peace records nothing: see :meth:`done`.
     """
 
     def __init__(self, console: Console, root: StateRoot) -> None:
@@ -70,8 +71,8 @@ class Run:
             self._end("interrupted", ExitCode.INTERRUPTED, error=str(value))
         else:
             code = value.code if isinstance(value, RigError) else ExitCode.FAILED
-            # what was built is there, though not in force
-            result = "kept" if isinstance(value, InUseError) else "failed"
+            # who uses it is asked last: what was built is there, though not in force
+            result = "kept" if isinstance(value, InUse) else "failed"
             self._end(result, code, error=str(value))
 
     def _end(self, result: str, code: ExitCode, **values: Any) -> None:
