@@ -97,7 +97,7 @@ def serve_unit(
     if look:
         root = _root_of_servers()
         return serve_look.serve_look(console, root, _named(root, str(typed["name"])))
-    if typed["preset"] == LIST:
+    if typed.get("preset") == LIST:
         # a list is no plan that a unit could be made of
         return serve_tp2(console, typed, rest, **cli)
     plan, root = _planned(console, typed, rest, cli)
