@@ -17,6 +17,7 @@ from tests.rig.support.places import PLACE, Town, disk
 from tools.rig.base.console import Console
 from tools.rig.builds import generations, switch
 from tools.rig.builds.generation import Generation
+from tools.rig.builds.placed import places
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult, User
 from tools.rig.host.look import Disk
@@ -144,7 +145,7 @@ class TestPrune:
     def test_no_builds(self, town: Moved) -> None:
         """A root without any has nothing to remove."""
         shutil.rmtree(town.root.generations)
-        assert gone.places(town.root) == [] and town.prune(keep=1) == 0
+        assert places(town.root) == [] and town.prune(keep=1) == 0
 
 
 def test_listed_as_kept(town: Moved) -> None:

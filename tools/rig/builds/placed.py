@@ -43,6 +43,14 @@ def folder_of(root: StateRoot, place: str) -> Path:
     return root.path / "generations" / place
 
 
+def places(root: StateRoot) -> list[str]:
+    """Return the names of the places that builds were made for."""
+    try:
+        return sorted(p.name for p in root.generations.iterdir() if p.is_dir())
+    except FileNotFoundError:
+        return []
+
+
 def active_id(root: StateRoot, place: str) -> str | None:
     """Return which generation the link of a place names; None for none of ours."""
     try:

@@ -12,7 +12,7 @@ from typing import Any
 from tools.rig.base.console import Console, size, table
 from tools.rig.base.errors import RigError
 from tools.rig.base.state import StateRoot, place_id
-from tools.rig.builds import generations, journals, record, switch
+from tools.rig.builds import generations, journals, placed, record, switch
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.guard import gate
 from tools.rig.guard.scan import ScanResult
@@ -58,7 +58,7 @@ def builds(
         The scan, and the look at a checkout.
     """
     records = record.listing(root) if root else []
-    names = gone.places(root) if root else []
+    names = placed.places(root) if root else []
     if source is not None:
         names = [name for name in names if name == place_id(source)]
     places = [_place(root, name, disk) for name in names] if root else []

@@ -13,6 +13,7 @@ from tools.rig.base.errors import CannotError, InUseError
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations, switch
 from tools.rig.builds.generations import Generation, Placed
+from tools.rig.builds.placed import places
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult
 from tools.rig.host import look
@@ -89,14 +90,6 @@ def prune(
             where = f" of {one.checkout}, which is gone" if one.checkout else ""
             console.mark("ok", f"old build {one.id}{where}, removed{room}")
     return freed
-
-
-def places(root: StateRoot) -> list[str]:
-    """Return the names of the places that builds were made for."""
-    try:
-        return sorted(p.name for p in root.generations.iterdir() if p.is_dir())
-    except FileNotFoundError:
-        return []
 
 
 def _removed(root: StateRoot, one: Generation) -> bool:

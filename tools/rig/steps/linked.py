@@ -19,6 +19,7 @@ from tools.rig.base.state import SENTINEL, StateRoot, home_of
 from tools.rig.builds import generations, record, target
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.generations import Generation, Placed
+from tools.rig.builds.placed import places
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.target import HERE, Target
 from tools.rig.host import look
@@ -104,7 +105,7 @@ def with_builds(found: Scene, name: str = "") -> Scene:
         An id or its beginning; nothing for whichever was in force before.
     """
     if name:
-        for place in (found.environment.name, *_places(found.root)):
+        for place in (found.environment.name, *places(found.root)):
             known = _builds(found.root, place)
             its = next((one for one in known if one.id.startswith(name)), None)
             if its is not None:
@@ -153,13 +154,6 @@ def target_of(settings: Settings) -> Target:
         if asked.project != profile.project:
             raise
         return Target(its.checkout, asked)
-
-
-def _places(root: StateRoot) -> list[str]:
-    try:
-        return sorted(p.name for p in root.generations.iterdir() if p.is_dir())
-    except FileNotFoundError:
-        return []
 
 
 def _has_builds(root: StateRoot, place: str) -> bool:
