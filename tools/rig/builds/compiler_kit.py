@@ -188,7 +188,10 @@ def _bring_one(major: int, toolkits: Path, apt: PrivateApt, work: Path) -> HostC
         mend_links(tree)
         made = compilers.probe(_program(tree, major))
         if made.problem or made.major != major:
-            raise StepFailed(f"the brought g++-{major} {made.problem or 'is another'}")
+            raise StepFailed(
+                f"the brought g++-{major} {made.problem or 'is another'}",
+                hint=f"install one and export NVCC_CCBIN=/where/it/lies/g++-{major}",
+            )
         inventory.seal(tree)
         inventory.set_aside(final, work)
         publish(tree, final)

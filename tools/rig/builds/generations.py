@@ -20,7 +20,7 @@ from pathlib import Path
 
 import regex as re
 
-from tools.rig.base.errors import StepFailed, UsageError, unwritable
+from tools.rig.base.errors import StepFailed, UsageError, quoted, unwritable
 from tools.rig.base.state import SENTINEL, StateRoot, remove_made, write_text
 from tools.rig.builds.files import Files, save
 from tools.rig.builds.generation import (
@@ -115,7 +115,9 @@ def find(root: StateRoot, place: str, wish: str = "") -> Generation:
         raise UsageError(what, details=shown, hint=hint)
     if not found[0].complete:
         why = found[0].problem or "it was never finished"
-        raise UsageError(f"the build {found[0].id} is no whole one: {why}")
+        raise UsageError(
+            f"the build {found[0].id} is no whole one: {why}", hint="invoke builds"
+        )
     return found[0]
 
 
@@ -159,7 +161,7 @@ def begin(root: StateRoot, place: str, name: str, command: str = "") -> Path:
     """
     home = folder_of(root, place)
     if not re.fullmatch(_NAME, name):
-        raise StepFailed(f"{name!r} is no name for a build")
+        raise StepFailed(f"{name!r} is no name for a build", hint="invoke builds")
     if os.path.lexists(home / name):
         raise StepFailed(f"{home / name} is there already", hint="invoke builds")
     root.make(home.parent)
@@ -247,7 +249,10 @@ def remove(root: StateRoot, place: str, name: str) -> None:
     """
     folder = folder_of(root, place) / name
     if not re.fullmatch(_NAME, name) or name == active_id(root, place):
-        raise StepFailed(f"will not delete {folder}: it is the active one, or none")
+        raise StepFailed(
+            f"will not delete {folder}: it is the active one, or none",
+            hint="invoke builds",
+        )
     try:
         # first: what is broken off half-way must not look whole
         (folder / MARK).unlink(missing_ok=True)
@@ -257,7 +262,10 @@ def remove(root: StateRoot, place: str, name: str) -> None:
             else:
                 beside.unlink()
     except OSError as exc:
-        raise StepFailed(f"cannot delete {exc.filename}: {exc.strerror}") from exc
+        raise StepFailed(
+            f"cannot delete {exc.filename}: {exc.strerror}",
+            hint=f"ls -la {quoted(folder)}",
+        ) from exc
     remove_made(folder)
     remove_made(root.artifacts / name)
 

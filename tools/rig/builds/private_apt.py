@@ -27,6 +27,7 @@ from tools.rig.host.system import Distribution
 APT_S = 900.0
 """Seconds that one apt-get or one download may take before it must show progress."""
 
+_ELSEWHERE = "export ONECAT_APT_MIRROR=ADDRESS, and run the command again"
 _HELPER = "/usr/lib/apt/apt-helper"
 _KEYRINGS = {
     "debian": Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
@@ -122,7 +123,7 @@ class PrivateApt:
         found = [one for one in listed if one is not None]
         for name in packages:
             if not any(one.file.startswith(f"{name}_") for one in found):
-                raise StepFailed(f"apt-get names no file for {name}")
+                raise StepFailed(f"apt-get names no file for {name}", hint=_ELSEWHERE)
         return [self.fetch(one) for one in found]
 
     def fetch(self, package: Package) -> Path:
@@ -238,7 +239,7 @@ def machine_archive(
     if uri is None:
         raise CannotError(
             f"no mirror of {distribution} in {etc}",
-            hint="export ONECAT_APT_MIRROR=ADDRESS, and run the command again",
+            hint=_ELSEWHERE,
         )
     second = "contrib" if distribution == "debian" else "universe"
     components = tuple(dict.fromkeys(("main", second, component)))
@@ -292,6 +293,7 @@ def _package(line: str) -> Package | None:
         raise StepFailed(
             f"apt-get names a file without a strong digest: {line}",
             usual="The archive's index is older than apt-secure asks for.",
+            hint=_ELSEWHERE,
         )
     return Package(words[0], words[1], int(words[2]), words[3])
 

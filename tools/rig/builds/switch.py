@@ -157,7 +157,8 @@ def _check(
     for _, path in to.libraries:
         if ".." in Path(path).parts or Path(path).is_absolute():
             raise StepFailed(
-                f"the build {to.id} holds {path}, which leads out of its tree"
+                f"the build {to.id} holds {path}, which leads out of its tree",
+                hint="invoke builds",
             )
         if (Path(to.checkout) / path).is_dir():
             raise StepFailed(

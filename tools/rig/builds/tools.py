@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, quoted
 
 
 def uv_command(python: str = sys.executable, search: str | None = None) -> list[str]:

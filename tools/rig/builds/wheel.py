@@ -30,7 +30,10 @@ def only_wheel(folder: Path) -> Path:
     found = sorted(folder.glob("*.whl"))
     if len(found) != 1:
         names = ", ".join(p.name for p in found) or "none"
-        raise StepFailed(f"expected one wheel in {folder}, found {names}")
+        raise StepFailed(
+            f"expected one wheel in {folder}, found {names}",
+            hint=f"ls -la {quoted(folder)}",
+        )
     return found[0]
 
 
@@ -61,7 +64,10 @@ def requirements(wheel: Path, python: str | None = None) -> list[str]:
         try:
             requirement = Requirement(line)
         except InvalidRequirement as exc:
-            raise StepFailed(f"{wheel.name} has a requirement {line!r}: {exc}") from exc
+            raise StepFailed(
+                f"{wheel.name} has a requirement {line!r}: {exc}",
+                hint=f"python3 -m zipfile -l {quoted(wheel)}",
+            ) from exc
         marker = requirement.marker
         if marker is None or marker.evaluate(here):
             requirement.marker = None
@@ -144,7 +150,10 @@ def _metadata(wheel: Path) -> Message:
             if name == f"{_top(name)}/METADATA" and _top(name).endswith(".dist-info")
         ]
         if len(names) != 1:
-            raise StepFailed(f"{wheel.name} has no metadata: it is no wheel")
+            raise StepFailed(
+                f"{wheel.name} has no metadata: it is no wheel",
+                hint=f"python3 -m zipfile -l {quoted(wheel)}",
+            )
         return Parser().parsestr(archive.read(names[0]).decode("utf-8", "replace"))
 
 

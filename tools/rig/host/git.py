@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, StepFailed, quoted
 from tools.rig.base.process import NOT_STARTED
 from tools.rig.base.run import Result, run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base import abandon, run
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import StepFailed, quoted
 from tools.rig.host import storage
 from tools.rig.host.storage import Mount, Rates
 
@@ -40,7 +41,7 @@ class Hung(StepFailed):
             "wait in the kernel and cannot be ended.",
             hint=f"ping {server}"
             if server
-            else f"findmnt {quoted(mount.point)}",
+            else f"grep -F {shlex.quote(f' {mount.point} ')} /proc/self/mountinfo",
             details=statistics,
         )
 
@@ -213,6 +214,11 @@ def make_link(
     return str(got["problem"])
 
 
+def _look_at(request: Mapping[str, Any]) -> str:
+    """Return the command that shows what a question was about."""
+    return f"ls -ld {quoted(Path(request.get('path') or request['link']))}"
+
+
 def question(
     request: dict[str, Any], limit_s: float, ask: Ask = abandon.ask
 ) -> dict[str, Any]:
@@ -241,8 +247,12 @@ def question(
         raise StepFailed(
             f"cannot look at {request.get('path', request.get('link'))}",
             details=said[-3:],
+            hint=_look_at(request),
         )
     out: dict[str, Any] = json.loads(lines[-1])
     if "error" in out:
-        raise StepFailed(f"cannot look at {request.get('path')}: {out['error']}")
+        raise StepFailed(
+            f"cannot look at {request.get('path')}: {out['error']}",
+            hint=_look_at(request),
+        )
     return out

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import regex as re
 
-from tools.rig.base.errors import UsageError
+from tools.rig.base.errors import UsageError, quoted
 from tools.rig.base.state import checked_path, typed_path
 from tools.rig.steps.trees import Tree
 

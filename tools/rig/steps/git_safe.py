@@ -12,6 +12,7 @@ Everything else in the user's own configuration folder is linked into the privat
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

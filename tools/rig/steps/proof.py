@@ -137,4 +137,5 @@ def _prove_one(
         raise StepFailed(
             f"the compiled kernel holds no sm_{sm} code",
             details=[content.problem or f"it holds {content.sass or 'none'}"],
+            hint="invoke doctor --only compiler",
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, StepFailed
+from tools.rig.base.errors import CannotError, StepFailed, quoted
 from tools.rig.base.killed import refusal
 from tools.rig.base.state import write_json
 from tools.rig.diagnose.first_error import first_error

@@ -157,7 +157,10 @@ def act(
         )
         why = compilers.refusal(toolkit.release, compiler, profile.cxx)
         if why:
-            raise StepFailed(f"the brought compiler does not fit: {why}")
+            raise StepFailed(
+                f"the brought compiler does not fit: {why}",
+                hint="invoke doctor --only compiler",
+            )
         notes.append(f"{compiler.describe()} brought: no compiler here fitted")
     return prove(console, toolkit, compiler, profile, root, env, notes)
 

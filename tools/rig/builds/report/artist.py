@@ -20,7 +20,7 @@ from typing import Any
 
 from tools.rig.base import run
 from tools.rig.base.console import Console
-from tools.rig.base.errors import RigError, StepFailed
+from tools.rig.base.errors import RigError, StepFailed, quoted
 from tools.rig.base.state import StateRoot, remove_made
 from tools.rig.builds import uv, workbench
 from tools.rig.builds.report.sources import Row
@@ -74,11 +74,13 @@ class Artist:
         )
         if not got.ok:
             said = got.err.strip().splitlines() or [f"exit status {got.code}"]
-            raise StepFailed(f"matplotlib did not draw: {said[-1]}")
+            raise StepFailed(f"matplotlib did not draw: {said[-1]}", hint=_anew(home))
         try:
             return _checked(json.loads(got.out))
         except (ValueError, AttributeError) as exc:
-            raise StepFailed(f"matplotlib drew no picture: {exc}") from exc
+            raise StepFailed(
+                f"matplotlib drew no picture: {exc}", hint=_anew(home)
+            ) from exc
 
     def _environment(self, root: StateRoot, console: Console) -> Path:
         """Return the environment of this lock; make it where it is not there."""
@@ -123,6 +125,11 @@ class Artist:
         digest = hashlib.sha256(LOCK.read_bytes())
         digest.update(os.fsencode(os.path.realpath(self.python)))
         return digest.hexdigest()[:12]
+
+
+def _anew(home: Path) -> str:
+    """Return the command after which the environment is made again."""
+    return f"rm -r {quoted(home)}, and run the command again"
 
 
 def _sweep(homes: Path, kept: Path) -> None:

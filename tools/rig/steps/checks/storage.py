@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.rig.base.console import size
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, quoted
 from tools.rig.builds.candidates import slow, speed
 from tools.rig.host import storage
 from tools.rig.host.look import Disk, Hung
