@@ -176,6 +176,14 @@ class TestWritten:
         assert args[3] == ["--model", "/m", "--name", "x"] and args[4] == ("--a",)
         assert given["user"] and given["output"] == Path("/out")
 
+    def test_unit_of_no_preset(self, desk: Desk) -> None:
+        """Asked for the presets, the task for units lists them and writes nothing."""
+        how = {"look": False, "user": False, "run_as": "", "output": ""}
+        words = {"model": "", "preset": "list", "environment": ""}
+        done = serving.serve_unit(desk.console, words, "", **how, **CLI)
+        assert done.exit_code == 0
+        assert [one["name"] for one in done.to_json()][:2] == ["2x16", "2x32"]
+
     def test_look(self, desk: Desk) -> None:
         """The timer's look needs the name alone."""
         desk.put(serve_look, "serve_look")
