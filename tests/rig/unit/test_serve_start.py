@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -19,17 +20,20 @@ from pathlib import Path
 import pytest
 
 from tests.rig.support.alive import survivors
+from tests.rig.support.nobody import as_nobody, needs_root
 from tests.rig.support.serve_desk import NO_CARDS, Desk
 from tests.rig.support.serve_desk import desk as desk
 from tests.rig.support.vllm_cpu import free_port
 from tools.rig.base.errors import (
+    CannotError,
     ExitCode,
     InUseError,
     StepFailed,
     UsageError,
 )
+from tools.rig.base.state import StateRoot
 from tools.rig.guard.lock import BuildLock
-from tools.rig.serve import members, probe
+from tools.rig.serve import life, members, probe
 from tools.rig.serve import record as records
 from tools.rig.steps.serve_logs import serve_logs
 from tools.rig.steps.serve_status import serve_status
@@ -117,6 +121,38 @@ def test_too_late(desk: Desk, word: str, what: str) -> None:
     with pytest.raises(StepFailed, match=what):
         desk.serve(desk.plan(word), timeout=1.0)
     assert records.listing(desk.root) == []
+
+
+def test_completions_that_fail(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that fails at each completion is not asked for half an hour."""
+    monkeypatch.setattr(life, "FAILING_S", 0.5)
+    start = time.monotonic()
+    with pytest.raises(StepFailed, match="fails at a completion: HTTP 500: EngineCore"):
+        desk.serve(desk.plan("broken"))
+    assert time.monotonic() - start < 15
+    assert records.listing(desk.root) == []
+
+
+def test_folder_of_somebody_else() -> None:
+    """Who may not lock the folder of servers is told so, and nothing is started."""
+    needs_root()
+    with tempfile.TemporaryDirectory(prefix="rig-t-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        desk = Desk(StateRoot(Path(name) / "root"), io.StringIO())
+        folder = desk.root.make(records.folder(desk.root))
+        (folder / ".start.lock").touch()
+
+        def start() -> list[str]:
+            try:
+                desk.serve(desk.plan())
+            except CannotError as exc:
+                return exc.lines()
+            return []
+
+        said = "\n".join(as_nobody(start))
+        assert f"cannot lock {folder}/.start.lock: Permission denied" in said
+        assert f"hint: ls -ld {folder}/.start.lock {folder}" in said
+        assert records.listing(desk.root) == []
 
 
 def test_a_doubtful_token_is_looked_at_again(desk: Desk) -> None:

@@ -36,6 +36,10 @@ POLL_S = 0.2
 FIRST_TOKEN_S = 300.0
 """Seconds for the first token: some kernels are compiled when they are first used."""
 
+FAILING_S = 30.0
+"""Seconds for which completions may fail at once: an engine that dies under the first
+token takes a moment to say so."""
+
 _LOCK_S = 30.0
 
 
@@ -138,6 +142,7 @@ def wait_until_ready(
         When it cannot be told who has its port.
     """
     deadline = time.monotonic() + timeout
+    failing: float | None = None
     follower = Follower(Path(record.log))
     while True:
         lines = follower.lines()
@@ -163,8 +168,9 @@ def wait_until_ready(
             said = probe.completion(record, timeout=max(1.0, left), key=key)
             if said.ok and _listens_itself(record):
                 return said
-            # an engine that dies under the first token takes a moment to say so
-            if said.timed_out or said.refused or said.nonsense:
+            failing = time.monotonic() if failing is None else failing
+            late = not said.ok and time.monotonic() - failing >= FAILING_S
+            if said.timed_out or said.refused or said.nonsense or late:
                 raise _speaks_no_sense(record, said)
         time.sleep(POLL_S)
 
@@ -275,6 +281,13 @@ def _speaks_no_sense(record: ServerRecord, said: probe.Completion) -> StepFailed
         return StepFailed(
             f"the server {record.name} listens, but made {said.problem}",
             usual="A card or a worker hangs.",
+            hint=hint,
+        )
+    if not said.nonsense:
+        return StepFailed(
+            f"the server {record.name} listens, but fails at a completion: "
+            f"{said.problem}",
+            usual="Its log says why.",
             hint=hint,
         )
     return StepFailed(
