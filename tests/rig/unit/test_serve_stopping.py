@@ -69,6 +69,18 @@ def test_drain_of_a_busy_server(desk: Desk) -> None:
     assert time.monotonic() - start > 1.0
     assert not gone.drained
     assert "waiting for 3 request(s)" in desk.said.getvalue()
+    assert "3 request(s) did not finish within 1 s" in desk.said.getvalue()
+
+
+def test_less_time_than_the_server_was_started_with(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What --drain says counts, also where the server itself would wait longer."""
+    monkeypatch.setattr(stop, "GRACE_S", 0.5)
+    desk.serve(replace(desk.plan("deaf"), drain_s=60))
+    start = time.monotonic()
+    assert serve_stop(desk.console, desk.root, drain=1).killed
+    assert 1.0 < time.monotonic() - start < 20
 
 
 def test_drain_of_a_server_that_tells_late(
@@ -194,4 +206,29 @@ def test_memory_that_does_not_come_back(desk: Desk) -> None:
     assert caught.value.details == ("card 1: 9.0 GiB did not come back",)
     gone = stop.stop(desk.root, desk.record(), ask=lambda: free, memory_s=0.3)
     assert gone.cards == ("card 0: memory is back", "card 1: memory is back")
+    assert records.listing(desk.root) == []
+
+
+@pytest.mark.parametrize("boot", ["now", "earlier"])
+def test_numbers_that_others_have_now(desk: Desk, boot: str) -> None:
+    """A process that got the number of one of a dead server does not hold its card."""
+    plan = replace(desk.plan("child"), cards=(0,))
+    free = Gpus("present", cards=(card(0, 0),))
+    record, daemon = life.begin(desk.root, plan, ask=lambda: free)
+    with daemon:
+        daemon.release()
+    listens(record)
+    members.note(record)
+    pids = [member.pid for member in members.of(record)]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert survivors(pids, 5) == []
+    gib = 1 << 30
+    taken = Gpus("present", cards=(card(0, gib, ((os.getpid(), gib),)),))
+    record.members = [*record.members, (os.getpid(), 1)]
+    if boot == "earlier":
+        record.boot_id, record.baseline = "another", {"0": {"used": 0, "users": {}}}
+        taken = Gpus("present", cards=(card(0, 9 * gib),))
+    gone = stop.stop(desk.root, record, ask=lambda: taken, memory_s=0.3)
+    assert gone.cards == (("card 0: memory is back",) if boot == "now" else ())
     assert records.listing(desk.root) == []

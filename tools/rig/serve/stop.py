@@ -19,7 +19,7 @@ from tools.rig.host import gpu, processes
 from tools.rig.serve import cards, listening, members, metrics
 from tools.rig.serve import record as records
 from tools.rig.serve.members import Member
-from tools.rig.serve.record import ServerRecord
+from tools.rig.serve.record import Identity, ServerRecord
 
 GRACE_S = 12.0
 """Seconds between being told to stop and being killed, beside what draining takes."""
@@ -90,7 +90,7 @@ def stop(
     """
     start = time.monotonic()
     there = members.note(record)
-    everybody = {pid for pid, _ in record.members} | {record.pid}
+    everybody = {*record.members, (record.pid, record.start_ticks)}
     if os.geteuid() not in (0, record.uid):
         # told before its requests are waited for in vain, and while it is as it was
         _refuse_others(record, there)
@@ -109,7 +109,7 @@ def stop(
     _noted(root, record, say)
     drained = finished and bool(record.drain_s if drain is None else drain)
     killed = _end(record, drain, say)
-    everybody |= {pid for pid, _ in record.members}
+    everybody |= {*record.members}
     seconds = time.monotonic() - start
     returned = _wait_for_memory(record, everybody, ask, memory_s)
     memory_s = time.monotonic() - start - seconds
@@ -186,6 +186,8 @@ def _drained(record: ServerRecord, patience: float, say: Say) -> bool:
         if idle >= 2 or (not busy and patience <= 0):
             return True
         if time.monotonic() >= deadline:
+            if busy and patience > 0:
+                say(f"{busy} request(s) did not finish within {patience:.0f} s")
             return False
         if busy and busy != told:
             told = busy
@@ -204,7 +206,9 @@ def _end(record: ServerRecord, drain: float | None, say: Say) -> list[int]:
     # one that a signal stopped can neither work nor end
     members.tell([m for m in there if m.state in "Tt"], signal.SIGCONT)
     at_once = drain == 0 and record.drain_s > 0
-    limit = _AT_ONCE_S if at_once else GRACE_S + record.drain_s
+    # who gives requests less time than the server was started with gets his way
+    own = record.drain_s if drain is None else min(drain, record.drain_s)
+    limit = _AT_ONCE_S if at_once else GRACE_S + own
     if not api and not kept:
         members.tell(rest, signal.SIGTERM)
     deadline = time.monotonic() + limit
@@ -251,11 +255,20 @@ def _left(record: ServerRecord) -> list[Member]:
 
 
 def _wait_for_memory(
-    record: ServerRecord, pids: set[int], ask: cards.Ask, limit: float
+    record: ServerRecord, everybody: set[Identity], ask: cards.Ask, limit: float
 ) -> list[cards.Returned]:
+    if not record.this_boot:
+        # the boot gave it back, and what is on the cards now came after that
+        return []
     deadline = time.monotonic() + limit
     while True:
-        found = cards.returned(record.cards, record.baseline, pids, ask)
+        # a number that another process has by now says nothing of the server
+        own = {
+            pid
+            for pid, ticks in everybody
+            if processes.start_time(pid) in (None, ticks)
+        }
+        found = cards.returned(record.cards, record.baseline, own, ask)
         if all(one.back for one in found) or time.monotonic() >= deadline:
             return found
         time.sleep(_LOOK_S)
