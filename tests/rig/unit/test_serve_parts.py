@@ -189,6 +189,10 @@ def test_metrics() -> None:
     assert metrics.parse("process_cpu_seconds_total 3.5\n") is None
     bare = metrics.parse("vllm:gpu_cache_usage_perc 0.1\n")
     assert bare == metrics.Counters(None, None, 0.1, None, None, None)
+    odd = "vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\n"
+    known = "vllm:gpu_cache_usage_perc 0.1\n"
+    assert metrics.parse(odd) is None
+    assert metrics.parse(odd + known) == bare
 
 
 @pytest.mark.parametrize("text", ["", " ", "!", "!!!!", "\ufffd", "\ufffd\ufffd !"])

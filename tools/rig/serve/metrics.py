@@ -7,6 +7,7 @@ The text format is Prometheus's; the names are vLLM's, of which some changed ove
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -57,9 +58,12 @@ def parse(text: str) -> Counters | None:
         if match is None or not match["name"].startswith("vllm:"):
             continue
         try:
-            found.setdefault(match["name"], []).append(float(match["value"]))
+            value = float(match["value"])
         except ValueError:
             continue
+        # the format has words for what is no number, and no counter is any of them
+        if math.isfinite(value):
+            found.setdefault(match["name"], []).append(value)
     if not found:
         return None
     running, waiting = _sum(found, _RUNNING), _sum(found, _WAITING)
