@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.errors import ExitCode, unwritable
-from tools.rig.base.state import write_text
+from tools.rig.base.state import put, write_text
 from tools.rig.serve import probe
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import litellm, llama_swap, nginx
@@ -122,8 +122,7 @@ def write_litellm(
     """Write LiteLLM's file."""
     key = wish.api_key_file
     write_text(file, litellm.config(backends, key=key is not None))
-    wanted = {one.key_variable: one.api_key_file for one in backends}
-    wanted[litellm.KEY] = key
+    wanted = {**litellm.keys(backends), litellm.KEY: key}
     command = litellm.command(os.fspath(file), wish.host, wish.port)
     notes = [planned.why] if planned else []
     if key is None:
@@ -154,13 +153,10 @@ def write_nginx(
     check: Callable[[Path], Checked],
 ) -> Routed:
     """Write an nginx site, with its file of keys, and have it read."""
-    keys = None
-    files = [file]
+    keys, known = None, ""
     if wish.api_key_file:
-        text = nginx.key_map(probe.read_key(wish.api_key_file))
+        known = nginx.key_map(probe.read_key(wish.api_key_file))
         keys = file.with_suffix(".keys").absolute()
-        _write_private(keys, text)
-        files.append(keys)
     site = Site(
         name=wish.name or backends[0].name,
         host=wish.host,
@@ -170,7 +166,13 @@ def write_nginx(
         certificate=wish.certificate,
         certificate_key=wish.certificate_key,
     )
-    write_text(file, nginx.config(backends, site))
+    text = nginx.config(backends, site)
+    files = [file]
+    if keys is not None:
+        # first, since the site names it
+        _write_private(keys, known)
+        files.append(keys)
+    write_text(file, text)
     found = check(file)
     notes = ["take a replica out before you stop it: write down behind it and reload"]
     if keys is None and any(one.api_key_file for one in backends):
@@ -221,9 +223,6 @@ def _with_keys(keys: Iterable[tuple[str, Path | None]], command: Sequence[str]) 
 def _write_private(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(fd, "w", encoding="utf-8") as fh:
-            os.fchmod(fd, 0o600)
-            fh.write(text)
+        put(path, text.encode(), 0o600)
     except OSError as exc:
         raise unwritable(path, exc) from exc

@@ -8,8 +8,10 @@ The prefix ``hosted_vllm/`` is LiteLLM's name for an OpenAI-compatible vLLM. Ver
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tools.rig.serve.routers import yaml
@@ -43,8 +45,9 @@ def config(
         Seconds that an answer may take.
     """
     several = max(Counter(one.name for one in backends).values()) > 1
+    variables = {file: name for name, file in keys(backends).items()}
     data: dict[str, Any] = {
-        "model_list": [_model(one) for one in backends],
+        "model_list": [_model(one, variables) for one in backends],
         "router_settings": {
             "routing_strategy": "least-busy" if several else "simple-shuffle",
             # a second server may answer where the first refused; a lone one that failed
@@ -59,11 +62,27 @@ def config(
         {"master_key": f"os.environ/{KEY}"} if key else {_PERMIT: True}
     )
     head = ["Written by serve-router for LiteLLM's proxy."]
-    wanted = sorted({one.key_variable for one in backends if one.api_key_file})
-    wanted += [KEY] if key else []
+    wanted = [*sorted(keys(backends)), *([KEY] if key else [])]
     if wanted:
         head += ["", f"It reads the keys from its variables: {', '.join(wanted)}"]
     return yaml.document(data, head)
+
+
+def keys(backends: Sequence[Backend]) -> dict[str, Path]:
+    """Return the variables that servers' keys come by, and the files of these.
+
+    Replicas may have different keys, and names that differ may look alike in the
+    letters of a variable: then a number is added.
+    """
+    found: dict[str, Path] = {}
+    for one in backends:
+        if one.api_key_file is None or one.api_key_file in found.values():
+            continue
+        name, numbers = one.key_variable, itertools.count(2)
+        while name in found:
+            name = f"{one.key_variable}_{next(numbers)}"
+        found[name] = one.api_key_file
+    return found
 
 
 def command(file: str, host: str, port: int) -> list[str]:
@@ -73,11 +92,11 @@ def command(file: str, host: str, port: int) -> list[str]:
     return ["env", *env, *words]
 
 
-def _model(one: Backend) -> dict[str, Any]:
+def _model(one: Backend, variables: Mapping[Path, str]) -> dict[str, Any]:
     params = {
         "model": f"hosted_vllm/{one.served_name}",
         "api_base": f"http://{one.address}/v1",
     }
     if one.api_key_file:
-        params["api_key"] = f"os.environ/{one.key_variable}"
+        params["api_key"] = f"os.environ/{variables[one.api_key_file]}"
     return {"model_name": one.name, "litellm_params": params}
