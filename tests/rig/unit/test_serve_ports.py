@@ -100,3 +100,12 @@ def test_for_real() -> None:
         other.listen()
         found = ports.look("127.0.0.1", other.getsockname()[1])
     assert found is not None and "Address already in use" in found.what
+
+
+def test_addresses_as_they_are_asked() -> None:
+    """Who listens everywhere is asked here, and IPv6 stands in brackets."""
+    assert [*map(ports.from_here, ("", "0.0.0.0", "::", "10.0.0.7"))] == [
+        *("127.0.0.1", "127.0.0.1", "::1", "10.0.0.7")
+    ]
+    assert ports.joined("::1", 8000) == "[::1]:8000"
+    assert ports.joined("localhost", 80) == "localhost:80"

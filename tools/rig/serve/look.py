@@ -16,7 +16,7 @@ from typing import Any
 from tools.rig.base.errors import RigError
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu
-from tools.rig.serve import cards, ending, listening, members, probe, states
+from tools.rig.serve import cards, ending, listening, members, ports, probe, states
 from tools.rig.serve import record as records
 from tools.rig.serve.counting import Seen, count, limit
 from tools.rig.serve.listening import Listener, Who
@@ -144,7 +144,7 @@ def look(
         version=record.version,
         environment=record.environment,
         pid=record.pid,
-        address=f"{record.host}:{record.port}",
+        address=ports.joined(record.host, record.port),
         # a clock may be set back
         uptime_s=max(0.0, time.time() - record.started) if alive else 0.0,
         processes=[asdict(member) for member in there],
@@ -203,7 +203,7 @@ def unknown(record: ServerRecord, exc: Exception) -> ServerStatus:
         version=record.version,
         environment=record.environment,
         pid=record.pid,
-        address=f"{record.host}:{record.port}",
+        address=ports.joined(record.host, record.port),
         uptime_s=0.0,
         processes=[],
         cards=[],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""Ports as people type them, and whether a server could listen at one."""
+"""Where servers listen: ports as people type them, and addresses as they are asked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tools.rig.serve.foreign import shown
 HIGHEST = 65535
 USUAL = 8000
 _TRIES = 50
+_OF_ALL = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def number(flag: str, word: str) -> int:
@@ -70,6 +71,16 @@ def outside(port: int) -> Problem | None:
         return None
     what = f"{port} is no port: they are whole numbers from 1 to {HIGHEST}"
     return Problem(what, f"--port {USUAL}")
+
+
+def from_here(host: str) -> str:
+    """Return the host to ask on this machine: who listens everywhere listens here."""
+    return _OF_ALL.get(host, host)
+
+
+def joined(host: str, port: int) -> str:
+    """Return host and port as a URL has them: an IPv6 address stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def first_for_all(proc: Path = Path("/proc")) -> int:

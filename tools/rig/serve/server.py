@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.host import processes
-from tools.rig.serve import record_file
-from tools.rig.serve.ports import HIGHEST
+from tools.rig.serve import ports, record_file
 
 TOKEN = "RIG_SERVER"
 """Variable in the environment of everything that belongs to a server."""
@@ -94,10 +93,8 @@ class ServerRecord:
 
     @property
     def address(self) -> str:
-        """Where we reach it: a server that listens everywhere also listens here."""
-        return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(
-            self.host, self.host
-        )
+        """Where we reach it."""
+        return ports.from_here(self.host)
 
     @property
     def end(self) -> Path:
@@ -153,7 +150,7 @@ def parsed(data: object) -> ServerRecord | None:
 def _sane(record: ServerRecord) -> bool:
     """Say whether what is used of a record can be used."""
     return (
-        0 <= record.port <= HIGHEST
+        0 <= record.port <= ports.HIGHEST
         and record.host.isprintable()
         and " " not in record.host
         and os.path.isabs(record.log)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.rig.base.errors import ExitCode, unwritable
 from tools.rig.base.state import put, write_text
-from tools.rig.serve import probe
+from tools.rig.serve import ports, probe
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import litellm, llama_swap, nginx
 from tools.rig.serve.routers.backend import Backend
@@ -90,15 +90,16 @@ def write_llama_swap(
     """Write llama-swap's file."""
     fitting = planned.shares if planned is not None and planned.fits else None
     key = wish.api_key_file
+    listen = ports.joined(wish.host, wish.port)
     text = llama_swap.config(
         backends,
         key=key is not None,
         shares=fitting,
         idle_s=wish.idle_s,
-        listen=_listen(wish),
+        listen=listen,
     )
     write_text(file, text)
-    command = llama_swap.command(os.fspath(file), _listen(wish))
+    command = llama_swap.command(os.fspath(file), listen)
     notes = [planned.why] if planned else []
     if fitting is None and len(backends) > 1:
         notes.append("one model at a time: asking for one unloads the others")
@@ -201,11 +202,6 @@ def _same_key(one: Backend, wish: Wish) -> bool:
     if one.api_key_file is None or wish.api_key_file is None:
         return True
     return probe.read_key(one.api_key_file) == probe.read_key(wish.api_key_file)
-
-
-def _listen(wish: Wish) -> str:
-    host = f"[{wish.host}]" if ":" in wish.host else wish.host
-    return f"{host}:{wish.port}"
 
 
 def _models(backends: Sequence[Backend]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from tools.rig.base.daemon import Daemon
 from tools.rig.base.errors import ExitCode, Interrupted, RigError, StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.host import gpu
-from tools.rig.serve import cards, ending, life, members, probe, stop
+from tools.rig.serve import cards, ending, life, members, ports, probe, stop
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower
 from tools.rig.serve.plan import ServePlan
@@ -210,11 +210,10 @@ def _stop(
 
 
 def _served(record: ServerRecord, seconds: float, said: probe.Completion) -> Served:
-    host = f"[{record.address}]" if ":" in record.address else record.address
     return Served(
         name=record.name,
         pid=record.pid,
-        url=f"http://{host}:{record.port}/v1",
+        url=f"http://{ports.joined(record.address, record.port)}/v1",
         model=record.model,
         served_name=record.served_name,
         log=record.log,

@@ -13,7 +13,7 @@ import regex as re
 
 from tools.rig.base import redact
 from tools.rig.base.errors import UsageError
-from tools.rig.serve import safe
+from tools.rig.serve import ports, safe
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.record import ServerRecord
 
@@ -65,10 +65,7 @@ class Backend:
     @property
     def address(self) -> str:
         """Host and port as a URL has them, reached from this machine."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(
-            self.host, self.host
-        )
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return ports.joined(ports.from_here(self.host), self.port)
 
     @property
     def key_variable(self) -> str:

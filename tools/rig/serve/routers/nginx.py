@@ -18,6 +18,7 @@ from pathlib import Path
 import regex as re
 
 from tools.rig.base.errors import UsageError
+from tools.rig.serve import ports
 from tools.rig.serve.routers.backend import Backend
 
 READ_S = 3600
@@ -169,9 +170,9 @@ def _keys(file: Path, label: str) -> list[str]:
 
 
 def _server(site: Site, label: str) -> list[str]:
-    host = f"[{site.host}]" if ":" in site.host else site.host
+    where = ports.joined(site.host, site.port)
     tls = site.certificate is not None
-    lines = [f"listen {host}:{site.port}{' ssl' if tls else ''};", "server_name _;"]
+    lines = [f"listen {where}{' ssl' if tls else ''};", "server_name _;"]
     if site.certificate and site.certificate_key:
         lines += [
             f"ssl_certificate {_quoted(site.certificate)};",
