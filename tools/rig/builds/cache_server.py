@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tools.rig.base import near
+from tools.rig.base import near, scratch
 from tools.rig.base.run import Result, run, stop_tree, stream
 from tools.rig.builds.compile_cache import SHARED, CompileCache
 
@@ -106,11 +104,8 @@ def serving(
         yield Served()
         return
     # a socket's path holds a hundred characters, and only we may connect
-    folder = Path(tempfile.mkdtemp(prefix="rig-sccache-", dir=_short()))
-    try:
+    with scratch.folder("sccache", _short()) as folder:
         yield from _serve(chosen, env, log, folder / "s", nice, start, start_s)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _short() -> str | None:

@@ -12,12 +12,11 @@ import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.rig.base import run, state
+from tools.rig.base import run, scratch, state
 from tools.rig.base.errors import StepFailed, quoted
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "sample_target"
@@ -203,16 +202,16 @@ def _make_checkout(git: _Git, path: Path) -> None:
 def _make_dependency(git: _Git, bare: Path) -> None:
     """Make the bare repository beside its place and rename it in."""
     try:
-        with tempfile.TemporaryDirectory(dir=bare.parent, prefix=".dep-") as temp:
-            work = Path(temp, "work")
+        with scratch.folder("dep", bare.parent) as temp:
+            work = temp.joinpath("work")
             work.mkdir()
             files = _write_out(TEMPLATES / "dependency", work)
             git.commit(work, files, "What the sample target fetches", _DEPENDENCY_TAG)
-            git("clone", "-q", "--bare", work, Path(temp, "bare.git"), cwd=Path(temp))
-            git("remote", "remove", "origin", cwd=Path(temp, "bare.git"))
+            git("clone", "-q", "--bare", work, temp.joinpath("bare.git"), cwd=temp)
+            git("remote", "remove", "origin", cwd=temp.joinpath("bare.git"))
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(bare)
-            os.replace(Path(temp, "bare.git"), bare)
+            os.replace(temp.joinpath("bare.git"), bare)
     except OSError as exc:
         raise StepFailed(
             f"cannot make {bare}: {exc.strerror}", hint=f"ls -la {quoted(bare.parent)}"

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.rig.base import run
+from tools.rig.base import run, scratch
 from tools.rig.builds.verdicts import ImportVerdict
 from tools.rig.host.linkage import DRIVER
 
@@ -44,7 +43,7 @@ def try_import(
     timeout
         Seconds.
     """
-    with tempfile.TemporaryDirectory(prefix="rig-import-") as folder:
+    with scratch.folder("import") as folder:
         result = run.run(
             [python, "-I", "-c", _IMPORT, module],
             env=env,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tools.rig.base import scratch
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
 from tools.rig.builds import compile_cache, compile_setup, environment, names
@@ -89,15 +90,14 @@ def preview(console: Console, scene: Scene, *, wheel_only: bool) -> BuildPlan:
         chain = toolkit.pair_env(home, pair.compiler, scene.env)
     if pair.compiler is None:
         notes.append(f"a g++ up to {pair.compiler_max} is brought")
-    with tempfile.TemporaryDirectory(prefix="rig-plan-", dir=_plain_temp()) as name:
-        scratch = Path(name)
+    with scratch.folder("plan", _plain_temp()) as aside:
         if pair.toolkit:
-            chain = _chain(console, pair.toolkit, pair.compiler, scene, scratch)
+            chain = _chain(console, pair.toolkit, pair.compiler, scene, aside)
         git: dict[str, str] = {}
         if scene.checkout.is_dir():
             places = [scene.checkout, scene.deps]
-            safe = git_safe.git_safe(console, places, scene.env, scratch, scene.mirrors)
-            git = _moved(safe.env, scratch, scene.root.shims)
+            safe = git_safe.git_safe(console, places, scene.env, aside, scene.mirrors)
+            git = _moved(safe.env, aside, scene.root.shims)
         else:
             notes.append(f"git is asked once {scene.checkout} is laid out")
     chosen = Chosen(
@@ -116,7 +116,7 @@ def _chain(
     kit: Toolkit,
     compiler: HostCompiler | None,
     scene: Scene,
-    scratch: Path,
+    aside: Path,
 ) -> dict[str, str]:
     """Return the variables for a pair that is here, the glibc shim's included."""
     if compiler is None:
@@ -125,8 +125,8 @@ def _chain(
     chain = toolkit.pair_env(kit.root, compiler, scene.env)
     if kit.nvcc.exists() and compiler.path.exists():
         env = {**scene.env, **chain}
-        made = shim.shim(console, kit, compiler, env, scratch)
-        chain.update(_moved(made.env, scratch, _future(scene.root.shims)))
+        made = shim.shim(console, kit, compiler, env, aside)
+        chain.update(_moved(made.env, aside, _future(scene.root.shims)))
     return chain
 
 
@@ -140,8 +140,8 @@ def _plain_temp() -> str | None:
     return None if plain else os.fspath(LINK_PLACES[0])
 
 
-def _moved(env: Mapping[str, str], scratch: Path, real: Path) -> dict[str, str]:
-    return {k: v.replace(os.fspath(scratch), os.fspath(real)) for k, v in env.items()}
+def _moved(env: Mapping[str, str], aside: Path, real: Path) -> dict[str, str]:
+    return {k: v.replace(os.fspath(aside), os.fspath(real)) for k, v in env.items()}
 
 
 def compose(

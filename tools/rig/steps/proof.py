@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tools.rig.base import scratch
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.killed import refusal, was_killed
 from tools.rig.base.run import run
@@ -61,10 +61,10 @@ def prove_once(
     proof = root.shims / "proofs" / _name(toolkit, compiler, profile, chain)
     if proof.exists():
         return
-    with tempfile.TemporaryDirectory(prefix="proof-", dir=root.tmp) as work:
+    with scratch.folder("proof", root.tmp) as work:
         for sm in profile.sms:
             together = {**env, **chain}
-            _prove_one(toolkit, compiler, sm, profile.cxx, Path(work), together)
+            _prove_one(toolkit, compiler, sm, profile.cxx, work, together)
     write_text(proof, f"{toolkit.describe()}\n{compiler.describe()}\n")
 
 

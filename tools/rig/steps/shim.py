@@ -11,12 +11,12 @@ no setting of the project does). Only nvcc sees it; g++ on its own keeps the ori
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.rig.base import scratch
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, StepFailed, quoted
 from tools.rig.base.killed import refusal
@@ -103,8 +103,7 @@ def shim(
     pair = f"nvcc {toolkit.version}" + (
         f" with {compiler.path.name} {compiler.version}" if compiler else ""
     )
-    with tempfile.TemporaryDirectory(prefix="rig-math-") as name:
-        work = Path(name)
+    with scratch.folder("math") as work:
         first = glibc_probe.probe(toolkit, compiler, clean, work)
         if first.ok:
             reason = f"{pair} compiles <math.h> as it is: no shim is needed"

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tools.rig.base import scratch
 from tools.rig.base.console import Console, size, table
 from tools.rig.base.errors import StepFailed, quoted
 from tools.rig.builds import installed, smoke, verdicts
@@ -138,7 +138,7 @@ def _of_environment(
 def _of_wheel(wheel: Path, profile: Profile, cuobjdump: Path) -> VerifyReport:
     try:
         with (
-            tempfile.TemporaryDirectory(prefix="rig-wheel-") as folder,
+            scratch.folder("wheel") as folder,
             zipfile.ZipFile(wheel) as archive,
         ):
             found = []
