@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base.errors import quoted
 from tools.rig.serve.foreign import escaped, opened
 
 LARGEST = 64 << 20
@@ -100,11 +99,6 @@ def unreadable(path: Path, exc: OSError) -> Problem:
     return Problem(
         f"cannot read {path}: {exc.strerror or exc}", f"ls -lL {quoted(path)}"
     )
-
-
-def quoted(path: Path) -> str:
-    """Return a path as a shell takes it."""
-    return shlex.quote(os.fspath(path))
 
 
 def tokenizers(path: Path, names: list[str]) -> list[Problem]:

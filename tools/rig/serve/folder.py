@@ -13,10 +13,9 @@ from typing import Any
 
 import regex as re
 
-from tools.rig.base.errors import UsageError
+from tools.rig.base.errors import UsageError, quoted
 from tools.rig.serve import documents, headers
 from tools.rig.serve.documents import Problem as Problem
-from tools.rig.serve.documents import quoted
 from tools.rig.serve.foreign import shown
 from tools.rig.serve.headers import UNREAD, Shard, Tensor
 

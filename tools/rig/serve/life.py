@@ -111,7 +111,7 @@ def environment(plan: ServePlan, env: Mapping[str, str]) -> dict[str, str]:
                 f"there is no key in {plan.api_key_file}",
                 hint="write one line with the key into it, and chmod 600",
             )
-        made["VLLM_API_KEY"] = key
+        made[probe.KEY] = key
     return made
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import regex as re
 
-from tools.rig.serve.documents import Problem, quoted
+from tools.rig.base.errors import quoted
+from tools.rig.serve.documents import Problem
 from tools.rig.serve.foreign import shown
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "model_names.json"

@@ -23,6 +23,9 @@ from tools.rig.host import processes
 from tools.rig.serve import foreign
 from tools.rig.serve.record import ServerRecord
 
+KEY = "VLLM_API_KEY"
+"""The variable by which a server gets its key."""
+
 PROMPT = "The capital of France is"
 _MOST_BYTES = 8 << 20
 _KEY_BYTES = 4096
@@ -197,8 +200,7 @@ def key_of(record: ServerRecord, env: Mapping[str, str] | None = None) -> str:
     env = os.environ if env is None else env
     if record.api_key_file:
         return read_key(Path(record.api_key_file))
-    name = "VLLM_API_KEY"
-    return processes.variable(record.pid, name) or env.get(name, "")
+    return processes.variable(record.pid, KEY) or env.get(KEY, "")
 
 
 def key_for(record: ServerRecord) -> tuple[str, str]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools.rig.base import daemon
-from tools.rig.base.errors import RigError, StepFailed, UsageError
+from tools.rig.base.errors import RigError, StepFailed, UsageError, put_aside
 from tools.rig.base.state import StateRoot, write_json
 from tools.rig.host import processes
 from tools.rig.serve import record_file
@@ -45,8 +44,7 @@ class Broken:
     @property
     def hint(self) -> str:
         """What puts it out of the way."""
-        quoted = shlex.quote(os.fspath(self.file))
-        return f"mv {quoted} {shlex.quote(f'{self.file}.broken')}"
+        return put_aside(self.file, ".broken")
 
 
 def folder(root: StateRoot) -> Path:

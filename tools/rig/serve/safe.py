@@ -17,9 +17,6 @@ from tools.rig.serve.folder import Problem
 from tools.rig.serve.foreign import shown
 from tools.rig.serve.parser import Parser
 
-KEY = "VLLM_API_KEY"
-"""The variable by which a server gets its key."""
-
 REFUSED = {
     "api_key": "everybody on this machine can read a key on a command line|"
     "--api-key-file FILE",
@@ -92,7 +89,7 @@ def open_to_others(
     insecure
         Whether people said that none is needed.
     """
-    name = KEY
+    name = probe.KEY
     has_key = key_file is not None or bool(env.get(name))
     if has_key and parser.variables and name not in parser.variables:
         what = f"vLLM {parser.version} takes no API key from a variable"

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 
 from tools.rig.base import redact
 from tools.rig.base.state import StateRoot
+from tools.rig.serve import probe
 from tools.rig.serve.units import Units
 
 _SETTINGS_OF_SERVERS = ("VLLM_", "NCCL_", "CUDA_", "PYTORCH_")
-_KEYS = ("VLLM_API_KEY",)
-"""Secrets that an option of ours has a file for."""
 
 
 def left_out(env: Mapping[str, str], made: Units, *, user: bool) -> list[str]:
@@ -44,10 +43,12 @@ def left_out(env: Mapping[str, str], made: Units, *, user: bool) -> list[str]:
         way = f"{control} edit {made.service}, [Service], Environment=NAME=VALUE"
         said.append(f"set here and not in the unit: {', '.join(plain)}; to keep: {way}")
     for name in secret:
-        if name in _KEYS and "--api-key-file" in text:
+        # for this one an option of ours has a file
+        own = name == probe.KEY
+        if own and "--api-key-file" in text:
             continue
         way = "its server has no key of it; give it one by --api-key-file FILE"
-        if name not in _KEYS:
+        if not own:
             way = "a secret belongs into a file that its owner alone can read"
         said.append(f"{name} is set here and not in the unit: {way}")
     return said

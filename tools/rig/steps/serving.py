@@ -183,7 +183,7 @@ def _planned(
     console: Console, typed: Mapping[str, Any], rest: str, cli: dict[str, str]
 ) -> tuple[ServePlan, StateRoot]:
     """Return the plan of a server that is not started now."""
-    from tools.rig.serve import preflight, safe
+    from tools.rig.serve import preflight, probe
     from tools.rig.steps import serve_tp2 as step
 
     plans: list[ServePlan] = []
@@ -198,7 +198,7 @@ def _planned(
     seams = replace(step.Seams(), start=keep, machine=machine)
     found, root = _stage(console, typed, cli)
     # who starts it later, a unit or a router, has no key of this shell
-    env = {k: v for k, v in os.environ.items() if k != safe.KEY}
+    env = {k: v for k, v in os.environ.items() if k != probe.KEY}
     words = _words(rest)
     step.serve_tp2(console, found, root, **typed, rest=words, env=env, seams=seams)
     return plans[0], root

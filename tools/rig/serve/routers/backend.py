@@ -17,6 +17,9 @@ from tools.rig.serve import ports, safe
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.record import ServerRecord
 
+KEY = "RIG_ROUTER_KEY"
+"""The variable by which a router gets the key that clients must send."""
+
 USUAL = 8080
 """The port of a router where none is named."""
 

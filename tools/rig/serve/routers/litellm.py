@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.serve.routers import yaml
+from tools.rig.serve.routers.backend import KEY as KEY
 from tools.rig.serve.routers.backend import Backend
-
-KEY = "RIG_ROUTER_KEY"
-"""The variable with the key that clients must send."""
 
 ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",

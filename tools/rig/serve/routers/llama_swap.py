@@ -18,14 +18,12 @@ from typing import Any
 from tools.rig.base.errors import UsageError
 from tools.rig.serve import stop
 from tools.rig.serve.routers import yaml
+from tools.rig.serve.routers.backend import KEY as KEY
 from tools.rig.serve.routers.backend import Backend, has_option, with_option
 
 FIRST_PORT = 5800
 LOAD_S = 1800
 """Seconds that a model may take to load; llama-swap's own 120 are for small ones."""
-
-KEY = "RIG_ROUTER_KEY"
-"""The variable with the key that clients must send."""
 
 PARALLEL = 256
 """Requests of a model at once; llama-swap's own limit of 10 would answer 429 long
