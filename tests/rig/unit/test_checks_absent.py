@@ -75,7 +75,7 @@ def test_room_is_judged_at_the_state_root() -> None:
     found = absent(survey=seen)
     assert storage.environment(found).status == "fail"
     room = storage.space_build(found)
-    assert (room.status, room.hint) == ("fail", "df -h '/s'")
+    assert (room.status, room.hint) == ("fail", "df -h /s")
 
 
 def test_a_sample_that_is_laid_out_is_looked_at(tmp_path: Path) -> None:
