@@ -8,13 +8,16 @@ knows nothing of the others: the shares must not add up to more than there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tools.rig.base.errors import UsageError
 from tools.rig.serve import capacity
 from tools.rig.serve.capacity import Capacity, Options
 from tools.rig.serve.folder import ModelFolder
+
+CONTEXT = 4096
+"""Tokens of one sequence that must go in, where a model's options name none."""
 
 _CENT = 100
 """Shares are counted in hundredths."""
@@ -31,8 +34,8 @@ class Tenant:
     model
         Its folder.
     options
-        How it is to be served; ``max_len`` is the context that must go in, and 0 takes
-        `context` of :func:`plan`.
+        How it is to be served; ``max_len`` is the context that must go in, and 0 means
+        :data:`CONTEXT`.
     """
 
     name: str
@@ -68,32 +71,17 @@ class Shares:
         return bool(self.shares)
 
 
-def plan(
-    tenants: Sequence[Tenant],
-    *,
-    total: float = capacity.UTILISATION,
-    context: int = 4096,
-    ask: Callable[[ModelFolder, Options], Capacity] = capacity.plan,
-) -> Shares:
+def plan(tenants: Sequence[Tenant]) -> Shares:
     """Return shares with which all models fit on the same cards, if they do.
 
     Each gets the least that it needs; what is left goes to all alike.
-
-    Parameters
-    ----------
-    total
-        Share of the cards that all may take together.
-    context
-        Tokens of one sequence that must go in, where a model's options name none.
-    ask
-        Plans one model.
 
     Raises
     ------
     UsageError
         When there are no models, or two of one name.
     RigError
-        What `ask` raises for a folder that says too little.
+        For a folder that says too little.
     """
     names = [one.name for one in tenants]
     if not names or len({*names}) < len(names):
@@ -101,7 +89,8 @@ def plan(
             "models that share cards want names of their own",
             hint="--served-model-name NAME",
         )
-    least = {one.name: _least(one, context, ask) for one in tenants}
+    least = {one.name: _least(one) for one in tenants}
+    total = capacity.UTILISATION
     room = int(total * _CENT + 0.5)
     left = room - sum(least.values())
     shown = {name: cents / _CENT for name, cents in least.items()}
@@ -118,20 +107,19 @@ def plan(
     for at, one in enumerate(tenants):
         share = (least[one.name] + each + (at < odd)) / _CENT
         shares[one.name] = share
-        plans[one.name] = ask(one.model, replace(one.options, utilisation=share))
+        wish = replace(one.options, utilisation=share)
+        plans[one.name] = capacity.plan(one.model, wish)
     words = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
     return Shares(shares, plans, shown, f"they fit together: {words}")
 
 
-def _least(
-    one: Tenant, context: int, ask: Callable[[ModelFolder, Options], Capacity]
-) -> int:
+def _least(one: Tenant) -> int:
     """Return the least share in hundredths; 101 where none is enough."""
     low, high = 0, _CENT + 1
     while high - low > 1:
         middle = (low + high) // 2
-        got = ask(one.model, replace(one.options, utilisation=middle / _CENT))
-        wanted = min(one.options.max_len or context, got.limit)
+        got = capacity.plan(one.model, replace(one.options, utilisation=middle / _CENT))
+        wanted = min(one.options.max_len or CONTEXT, got.limit)
         enough = all(card.kv > 0 for card in got.cards) and got.longest >= wanted
         low, high = (low, middle) if enough else (middle, high)
     return high

@@ -25,13 +25,12 @@ ENVIRONMENT = {
 """Variables with which it asks nobody on the network when it starts."""
 
 READ_S = 3600
+"""Seconds that an answer may take."""
 
 _PERMIT = "dangerously_permit_weak_or_unset_master_key"
 
 
-def config(
-    backends: Sequence[Backend], *, key: bool = False, read_s: int = READ_S
-) -> str:
+def config(backends: Sequence[Backend], *, key: bool = False) -> str:
     """Return the configuration; servers of one name share its requests.
 
     Parameters
@@ -39,8 +38,6 @@ def config(
     key
         Clients must send a key, which LiteLLM reads from its variable
         ``RIG_ROUTER_KEY``.
-    read_s
-        Seconds that an answer may take.
     """
     several = max(Counter(one.name for one in backends).values()) > 1
     variables = {file: name for name, file in keys(backends).items()}
@@ -54,7 +51,7 @@ def config(
             "allowed_fails": 3,
             "cooldown_time": 30,
         },
-        "litellm_settings": {"request_timeout": read_s, "telemetry": False},
+        "litellm_settings": {"request_timeout": READ_S, "telemetry": False},
     }
     data["general_settings"] = (
         {"master_key": f"os.environ/{KEY}"} if key else {_PERMIT: True}

@@ -22,6 +22,8 @@ from tools.rig.serve.routers.backend import KEY as KEY
 from tools.rig.serve.routers.backend import Backend, has_option, with_option
 
 FIRST_PORT = 5800
+"""The first of the ports that it gives to models."""
+
 LOAD_S = 1800
 """Seconds that a model may take to load; llama-swap's own 120 are for small ones."""
 
@@ -38,7 +40,6 @@ def config(
     key: bool = False,
     shares: Mapping[str, float] | None = None,
     idle_s: int = 0,
-    first_port: int = FIRST_PORT,
     listen: str = "127.0.0.1:8080",
 ) -> str:
     """Return the configuration.
@@ -53,8 +54,6 @@ def config(
         stay. None: one at a time.
     idle_s
         Seconds without a request after which a model is unloaded; 0: never.
-    first_port
-        The first of the ports that it gives to models.
     listen
         Where it is to listen, which its file cannot say.
 
@@ -75,7 +74,7 @@ def config(
     data: dict[str, Any] = {
         "healthCheckTimeout": LOAD_S,
         "unloadTimeout": int(stop.GRACE_S) + max(one.drain_s for one in backends) + 5,
-        "startPort": first_port,
+        "startPort": FIRST_PORT,
         "logLevel": "info",
     }
     if key:

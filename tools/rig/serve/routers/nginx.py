@@ -24,6 +24,9 @@ from tools.rig.serve.routers.backend import Backend
 READ_S = 3600
 """Seconds between two pieces of an answer; a long prompt comes before the first."""
 
+BODY_MIB = 64
+"""Size of a request at most: pictures come in it."""
+
 _UNAUTHORIZED = (
     '{"error": {"message": "Unauthorized", "type": "invalid_request_error", '
     '"code": 401}}'
@@ -47,10 +50,6 @@ class Site:
         A file made by :func:`key_map`; None: no key is asked for.
     certificate, certificate_key
         Files for TLS; None: none.
-    read_s
-        Seconds between two pieces of an answer.
-    body_mib
-        Most size of a request.
     """
 
     name: str
@@ -60,8 +59,6 @@ class Site:
     key_map: Path | None = None
     certificate: Path | None = None
     certificate_key: Path | None = None
-    read_s: int = READ_S
-    body_mib: int = 64
 
 
 def config(backends: Sequence[Backend], site: Site) -> str:
@@ -183,7 +180,7 @@ def _server(site: Site, label: str) -> list[str]:
     if not site.anybody:
         lines += ["allow 127.0.0.1;", "allow ::1;", "deny all;"]
     lines += [
-        f"client_max_body_size {site.body_mib}m;",
+        f"client_max_body_size {BODY_MIB}m;",
         "client_body_buffer_size 1m;",
         "server_tokens off;",
         "",
@@ -197,9 +194,9 @@ def _server(site: Site, label: str) -> list[str]:
         "proxy_cache off;",
         "gzip off;",
         "proxy_connect_timeout 5s;",
-        f"proxy_read_timeout {site.read_s}s;",
-        f"proxy_send_timeout {site.read_s}s;",
-        f"send_timeout {site.read_s}s;",
+        f"proxy_read_timeout {READ_S}s;",
+        f"proxy_send_timeout {READ_S}s;",
+        f"send_timeout {READ_S}s;",
         "# a replica that is down is passed over; what began is never asked again",
         "proxy_next_upstream error timeout;",
         "",
