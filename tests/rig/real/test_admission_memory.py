@@ -16,6 +16,7 @@ import pytest
 
 from tests.rig.support.admission import MIB, Yard, events
 from tests.rig.support.memory_group import MemoryGroup, memory_group
+from tools.rig.base.launch_use import oom_kills
 from tools.rig.builds.admission.curves import Curve
 from tools.rig.builds.admission.predictions import Predictions
 
@@ -111,6 +112,20 @@ def test_never_fits(yard: Yard, group: MemoryGroup) -> None:
     assert (event["attempts"], event["code"], event["oom"]) == (3, -9, True)
     assert "memory ran out under a.cpp.o" in result["said"][0]
     assert result["learnt"] == 0
+
+
+def test_kernel_log(group: MemoryGroup, tmp_path: Path) -> None:
+    """Where no counter can be read, the kernel's own log tells of a kill."""
+    nowhere = str(tmp_path / "none")
+    before = oom_kills(nowhere, nowhere)
+    if before is None:
+        pytest.skip("the kernel's log cannot be read here")
+    assert oom_kills(nowhere, nowhere) == before
+    hungry = "b = bytearray(500 << 20); b[::4096] = b'x' * len(b[::4096])"
+    done = subprocess.run(group.inside(sys.executable, "-c", hungry), check=False)
+    assert done.returncode == -9 and group.kills() == 1
+    after = oom_kills(nowhere, nowhere)
+    assert after is not None and after > before
 
 
 def test_killed_below_the_compiler(yard: Yard, group: MemoryGroup) -> None:

@@ -132,4 +132,43 @@ def test_kills_of_the_machine(tmp_path: Path) -> None:
     """Where no group counts, the machine's own number does; else nothing is known."""
     proc, groups = group(tmp_path, "0::/\n", "other", 4)
     assert oom_kills(proc, groups) == 99
-    assert oom_kills(str(tmp_path / "none"), groups) is None
+    nowhere = str(tmp_path / "none")
+    assert oom_kills(nowhere, groups, nowhere) is None
+
+
+KILL = b"3,41,9,-;Out of memory: Killed process 7 (cicc) total-vm:1kB\n DEVICE=x\n"
+
+
+@pytest.mark.parametrize(
+    ("records", "number"),
+    [
+        ([KILL, b"6,42,9,-;usb 1-1: new device\n"], 41),
+        ([KILL, KILL.replace(b"41", b"57").replace(b"Out", b"Memory cgroup out")], 57),
+        ([BrokenPipeError(), KILL], 41),
+        ([b"6,42,9,-;usb 1-1: new device\n"], -1),
+        ([], -1),
+        ([b"3;Killed process 7"], None),
+        ([b"3,x,9,-;Killed process 7"], None),
+        ([KILL, OSError()], None),
+    ],
+)
+def test_kills_in_the_log(
+    tmp_path: Path,
+    records: list[bytes | OSError],
+    number: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nothing counts, the newest kill that the kernel's log tells of is known."""
+    log = tmp_path / "kmsg"
+    log.touch()
+    left: list[bytes | OSError] = [*records, BlockingIOError()]
+
+    def read(fd: int, size: int) -> bytes:
+        one = left.pop(0)
+        if isinstance(one, OSError):
+            raise one
+        return one
+
+    monkeypatch.setattr(os, "read", read)
+    nowhere = str(tmp_path / "none")
+    assert oom_kills(nowhere, nowhere, str(log)) == number

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
+_KILLED = b"Killed process "
+"""In each message of the kernel's OOM killer, for the machine and for a cgroup."""
+
+_RECORD = 16384
+"""Bytes; the kernel makes no message longer than 8192, and gives one with each read."""
+
 _SERVERS = (b"sccache\n",)
 """Programs that live longer than the compile whose environment they were born with."""
 
@@ -149,11 +155,15 @@ class Curve:
         self.points = [*(before or [(0.0, self.peak)]), (end, self.points[-1][1])]
 
 
-def oom_kills(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
-    """Return how often the kernel ended a process of our cgroup for lack of memory.
+def oom_kills(
+    proc: str = "/proc", groups: str = "/sys/fs/cgroup", log: str = "/dev/kmsg"
+) -> int | None:
+    """Return a number that grows when the kernel ends a process for lack of memory.
 
-    Where the cgroup keeps no count, the machine's own is returned
-    (``/proc/vmstat``); None where that is closed as well.
+    That is how often it did so in our cgroup; where the cgroup keeps no count, on the
+    machine (``/proc/vmstat``, since Linux 4.13); where that is closed, the number of
+    the last message about it in the kernel's log, or -1 when there is none; None where
+    nobody may read that either.
     """
     for line in _lines(f"{proc}/self/cgroup"):
         _, controllers, path = [*line.strip().split(":", 2), "", ""][:3]
@@ -172,7 +182,40 @@ def oom_kills(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None
                 if not at:
                     break
                 at = at.rpartition("/")[0]
-    return _count(f"{proc}/vmstat", "oom_kill")
+    count = _count(f"{proc}/vmstat", "oom_kill")
+    return _last_kill(log) if count is None else count
+
+
+def _last_kill(log: str) -> int | None:
+    """Return the sequence number of the newest message that tells of such a kill."""
+    try:
+        fd = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    last = -1
+    try:
+        while record := _next_record(fd):
+            head, _, text = record.partition(b";")
+            if _KILLED in text:
+                last = int(head.split(b",")[1])
+    except (OSError, ValueError, IndexError):
+        # a log that cannot be understood says nothing
+        return None
+    finally:
+        os.close(fd)
+    return last
+
+
+def _next_record(fd: int) -> bytes:
+    """Return one message of the kernel; nothing at the end of what there is."""
+    while True:
+        try:
+            return os.read(fd, _RECORD)
+        except BlockingIOError:
+            return b""
+        except BrokenPipeError:
+            # the oldest were overwritten meanwhile: the next read goes on after them
+            continue
 
 
 def _count(file: str, key: str) -> int | None:
