@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pytest_subprocess import FakeProcess
 
+from tests.rig.support.fakescene import NO_SHIM
 from tools.rig.base.config import Settings, resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import StateRoot
@@ -26,7 +27,6 @@ from tools.rig.steps.shim import ShimResult
 
 V100 = replace(profile.load("v100-cu128"), toolkit_parts="compiler")
 RECIPE = recipes("debian", "compiler")[0]
-NO_SHIM = ShimResult(False, None, (), {}, "not needed")
 
 
 class Machine:

@@ -47,7 +47,8 @@ class TestBundle:
         got = commands.bundle(desk.console, "", False, source=str(tmp_path))
         assert got.args[1] == {"source": str(tmp_path)}
         self.hung = True
-        commands.bundle(desk.console, "", True, source="/dead/disk")
+        got = commands.bundle(desk.console, "", True, source="/dead/disk")
+        assert got.args[1] == {"source": "/dead/disk"}
 
     def test_of_another_user(
         self, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -57,4 +58,6 @@ class TestBundle:
         monkeypatch.setattr(
             os, "access", lambda path, mode: Path(path) != tmp_path and real(path, mode)
         )
-        commands.bundle(desk.console, "", True, source=str(tmp_path / "closed"))
+        closed = str(tmp_path / "closed")
+        got = commands.bundle(desk.console, "", True, source=closed)
+        assert got.args[1] == {"source": closed}
