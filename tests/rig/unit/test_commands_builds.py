@@ -39,6 +39,16 @@ class TestBuilds:
         assert found["result"] == "failed"
         assert "broken" in desk.out.getvalue()
 
+    def test_without_records(self, desk: Desk, monkeypatch: Any) -> None:
+        """Builds whose records are gone are listed: they can be switched to."""
+        root = desk.at.root
+        (root.generations / "main-0a1b2c3d" / "20260101-000000-aaaa").mkdir(
+            parents=True
+        )
+        monkeypatch.setenv("ONECAT_LOCAL_ROOT", str(root.path))
+        [found] = commands.builds(desk.console).to_json()
+        assert found["id"] == "20260101-000000-aaaa"
+
     def test_remembered(self, desk: Desk) -> None:
         """Without a name the root that was chosen before is listed."""
         Record(desk.at.root, "invoke build-sm70").end("done", 0, version="1.0")

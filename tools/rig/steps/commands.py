@@ -15,8 +15,8 @@ from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.options import folder
 from tools.rig.base.state import StateRoot, checked_path, place_id
+from tools.rig.builds import placed, record, survey, target, wheel_fit
 from tools.rig.builds import profile as profiles
-from tools.rig.builds import record, survey, target, wheel_fit
 from tools.rig.builds.place import PlaceFacts
 from tools.rig.steps import linked
 from tools.rig.steps import scene as scenes
@@ -266,7 +266,7 @@ def bundle(console: Console, output: str, show: bool, **cli: str) -> Any:
 
 
 def root_in_force(cli: Mapping[str, str] | None = None) -> StateRoot | None:
-    """Return the state root that holds records of builds or servers; else None."""
+    """Return the state root that holds builds, or records of any; else None."""
     named = settings_for(cli or {}).local_root
     if named is None:
         roots = [survey.remembered_root(survey.remembered_file(os.environ))[0]]
@@ -276,8 +276,13 @@ def root_in_force(cli: Mapping[str, str] | None = None) -> StateRoot | None:
     there = [StateRoot(root) for root in roots if root]
     for root in there:
         access.need_open(root.records)
-    used = (r for r in there if record.listing(r) or (r.path / "servers").is_dir())
-    return next(used, None)
+    return next((root for root in there if _is_used(root)), None)
+
+
+def _is_used(root: StateRoot) -> bool:
+    # a build whose record is gone can still be switched to
+    built = record.listing(root) or placed.places(root)
+    return bool(built) or (root.path / "servers").is_dir()
 
 
 def _records() -> list[dict[str, Any]]:
