@@ -217,3 +217,15 @@ def test_no_lines_of_a_log(desk: Desk) -> None:
     out = io.StringIO()
     serve_logs(desk.root, "one", lines=0, out=out)
     assert out.getvalue() == ""
+
+
+def test_log_beside_a_broken_record(desk: Desk) -> None:
+    """The log of a server whose record cannot be read is shown all the same."""
+    folder = desk.root.make(records.folder(desk.root))
+    (folder / "one.json").write_text("{")
+    with pytest.raises(StepFailed, match="cannot read"):
+        serve_logs(desk.root, "one")
+    (folder / "one.log").write_text("a line\n")
+    out = io.StringIO()
+    serve_logs(desk.root, "one", out=out, follow=True)
+    assert out.getvalue() == "a line\n"

@@ -51,7 +51,7 @@ def serve_logs(
     UsageError
         When it is not clear which one.
     StepFailed
-        When there is no log.
+        When there is no log; when its record is broken and there is none either.
     """
     sink = sys.stdout if out is None else out
     record, log = _find(root, name)
@@ -77,7 +77,8 @@ def _find(root: StateRoot, name: str) -> tuple[ServerRecord | None, Path]:
     try:
         record = pick(root, name)
         return record, Path(record.log)
-    except UsageError:
+    except (StepFailed, UsageError):
+        # a record that is broken, or gone, takes no log with it
         log = records.path_of(root, name).with_suffix(".log") if name else None
         if log is None or not log.is_file():
             raise
