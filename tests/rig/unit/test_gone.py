@@ -15,16 +15,20 @@ import pytest
 
 from tests.rig.support.places import PLACE, Town, disk
 from tools.rig.base.console import Console
+from tools.rig.base.errors import StepFailed
+from tools.rig.base.state import SENTINEL, write_json
 from tools.rig.builds import generations, switch
 from tools.rig.builds.generation import Generation
 from tools.rig.builds.placed import places
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult, User
+from tools.rig.guard.targets import Targets
 from tools.rig.host.look import Disk
 from tools.rig.host.storage import Mount
 from tools.rig.steps import builds, gone
 
 MOUNT = Mount(Path("/"), "ext4", "/dev/sda", "rw", "8:1")
+FREE = ScanResult()
 USED = ScanResult(users=(User(1, 1, "alice", "vllm serve"),))
 
 
@@ -80,15 +84,13 @@ class Moved(Town):
         self.out = io.StringIO()
         self.users: dict[str, ScanResult] = {}
 
-    def prune(self, keep: int = 3, need: int = 0, own: str = "other-1") -> int:
+    def prune(self, keep: int = 3, need: int = 0, own: str = "other-1") -> None:
         """Remove what is too much."""
 
         def users(some: Sequence[Generation]) -> dict[str, ScanResult]:
             return {g.id: self.users[g.id] for g in some if g.id in self.users}
 
-        return gone.prune(
-            Console(self.out, {}), self.root, own, keep, need, users, disk
-        )
+        gone.prune(Console(self.out, {}), self.root, own, keep, need, users, disk)
 
     @property
     def kept(self) -> list[str]:
@@ -116,7 +118,7 @@ class TestPrune:
 
     def test_space(self, town: Moved) -> None:
         """For want of room all go, and the link with the one that it led to."""
-        assert town.prune(need=1 << 60) > 0
+        town.prune(need=1 << 60)
         assert town.kept == [] and not town.link.is_symlink()
 
     def test_in_use(self, town: Moved) -> None:
@@ -145,7 +147,78 @@ class TestPrune:
     def test_no_builds(self, town: Moved) -> None:
         """A root without any has nothing to remove."""
         shutil.rmtree(town.root.generations)
-        assert places(town.root) == [] and town.prune(keep=1) == 0
+        town.prune(keep=1)
+        assert places(town.root) == [] and town.out.getvalue() == ""
+
+
+class TestClear:
+    """What builds of a checkout that is gone happened in goes with the last of them."""
+
+    @pytest.fixture
+    def last(self, town: Moved) -> Moved:
+        """Return a place without builds, with a bench, objects and sources."""
+        town.prune(need=1 << 60)
+        town.out.truncate(0)
+        write_json(town.root.places / f"{PLACE}.json", {"checkout": str(town.checkout)})
+        for top in (town.root.benches, town.root.work, town.root.deps):
+            town.root.make(top)
+            town.environment(top / PLACE, "large")
+        town.link.symlink_to(town.root.benches / PLACE)
+        return town
+
+    def clear(
+        self, town: Moved, own: str = "other-1", found: ScanResult = FREE
+    ) -> list[str]:
+        """Clear, and return what is left."""
+        asked: list[Path] = []
+
+        def look_at(targets: Targets) -> ScanResult:
+            asked.append(targets.venv)
+            return found
+
+        gone.clear(Console(town.out, {}), town.root, own, look_at, disk)
+        assert set(asked) <= {town.root.benches / PLACE}
+        tops = (town.root.benches, town.root.work, town.root.deps, town.root.venvs)
+        return [top.name for top in tops if (top / PLACE).exists()]
+
+    def test_last(self, last: Moved) -> None:
+        """With the checkout's name said, and what is noted of it too."""
+        assert self.clear(last) == []
+        assert not last.link.is_symlink() and list(last.root.places.iterdir()) == []
+        assert f"what {last.checkout} was built in" in last.out.getvalue()
+        assert self.clear(last) == []
+
+    def test_builds_left(self, last: Moved) -> None:
+        """While a build of it is kept it may come back, and stays."""
+        last.generation("20260109")
+        assert len(self.clear(last)) == 4 and last.out.getvalue() == ""
+
+    def test_there(self, last: Moved) -> None:
+        """A checkout that is there keeps everything."""
+        last.checkout.mkdir()
+        assert len(self.clear(last)) == 4
+
+    def test_not_now(self, last: Moved) -> None:
+        """The caller's own, one in use and one at work are left."""
+        assert len(self.clear(last, own=PLACE)) == 4
+        assert len(self.clear(last, found=USED)) == 4
+        with BuildLock(last.link, None, "at work"):
+            assert len(self.clear(last)) == 4
+        assert last.out.getvalue() == ""
+
+    @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"checkout": null}'])
+    def test_unknown(self, last: Moved, text: str) -> None:
+        """A note that names no checkout is no reason to delete."""
+        (last.root.places / f"{PLACE}.json").write_text(text)
+        assert len(self.clear(last)) == 4
+
+    def test_broken_off(self, last: Moved) -> None:
+        """What stays is an error; the note stays with it, so that it is taken up."""
+        (last.root.work / PLACE / SENTINEL).unlink()
+        with pytest.raises(StepFailed, match="did not make it"):
+            self.clear(last)
+        (last.root.work / PLACE / SENTINEL).touch()
+        assert self.clear(last) == []
 
 
 def test_listed_as_kept(town: Moved) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tools.rig.base.state import typed_path
+from tools.rig.base.paths import typed_path
 
 _MOST = 9999
 """More than any number of compiles; make and ninja take no number without end."""

@@ -24,7 +24,6 @@ import regex as re
 
 from tools.rig.base.errors import (
     StepFailed,
-    UsageError,
     put_aside,
     quoted,
     unwritable,
@@ -57,6 +56,16 @@ class StateRoot:
     def benches(self) -> Path:
         """Environments that builds happen in, one a checkout; none is served from."""
         return self.path / "benches"
+
+    @property
+    def places(self) -> Path:
+        """What venv-local noted of each checkout, one JSON file a checkout."""
+        return self.path / "places"
+
+    @property
+    def work(self) -> Path:
+        """Lasting build folders, one folder a variant in one a checkout."""
+        return self.path / "work"
 
     @property
     def toolkits(self) -> Path:
@@ -272,42 +281,6 @@ def remove_made(folder: Path) -> None:
             usual=f"A folder made here holds a file {SENTINEL}.",
             hint=f"look at {quoted(folder)} and remove it yourself if nobody needs it",
         )
-
-
-def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as a Path; any name is welcome except one with a line break.
-
-    Raises
-    ------
-    UsageError
-        On a newline, carriage return or zero byte, which no build tool below us can
-        quote.
-    """
-    text = os.fspath(path)
-    if "\n" in text or "\r" in text or "\0" in text:
-        raise UsageError(
-            f"the path {text!r} holds a line break",
-            hint="rename the folder and try again",
-        )
-    return Path(text)
-
-
-def typed_path(word: str | os.PathLike[str]) -> Path:
-    """Return the whole path that somebody typed; ``~`` is expanded.
-
-    Raises
-    ------
-    UsageError
-        When it is no path (see :func:`checked_path`), or no home is meant by ``~``.
-    """
-    path = checked_path(word)
-    try:
-        return path.expanduser().absolute()
-    except RuntimeError as exc:
-        raise UsageError(
-            f"{path}: no home folder of that name is known",
-            hint=f"./{path} where the folder is really called so",
-        ) from exc
 
 
 def _flush_folder(folder: Path) -> None:

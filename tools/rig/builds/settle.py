@@ -168,7 +168,7 @@ def record(plan: PlacePlan, made: Environment) -> None:
     best = plan.verdicts[-1].candidate
     rates = best.disk.rates
     state.write_json(
-        plan.root.path / "places" / f"{plan.environment.name}.json",
+        plan.root.places / f"{plan.environment.name}.json",
         {
             "checkout": str(plan.facts.checkout.real),
             "environment": str(made.path),

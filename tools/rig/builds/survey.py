@@ -23,8 +23,9 @@ from tools.rig.base import run
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import StepFailed, put_aside
 from tools.rig.base.killed import was_killed
+from tools.rig.base.paths import checked_path
 from tools.rig.base.process import no_room
-from tools.rig.base.state import StateRoot, checked_path, home_of
+from tools.rig.base.state import StateRoot, home_of
 from tools.rig.builds import interpreter, uv
 from tools.rig.builds.candidates import NEED_BYTES, Candidate, judge
 from tools.rig.builds.place import PlaceFacts

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tools.rig.base import access
 from tools.rig.base.config import Settings
 from tools.rig.base.errors import CannotError, UsageError
-from tools.rig.base.state import checked_path
+from tools.rig.base.paths import checked_path
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.profile import Profile
 from tools.rig.builds.sample import PROJECT

@@ -23,7 +23,7 @@ from packaging.utils import (
 
 from tools.rig.base import redact, run
 from tools.rig.base.errors import CannotError, StepFailed, UsageError
-from tools.rig.base.state import typed_path
+from tools.rig.base.paths import typed_path
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -28,7 +28,6 @@ from tools.rig.base.errors import unwritable
 from tools.rig.base.state import StateRoot
 
 NEAR = "near"
-WORK = "work"
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def plan(
     projects
         Folders of the checkout in which the target builds a project of its own.
     """
-    home = root.path.resolve() / WORK / place / name
+    home = StateRoot(root.path.resolve()).work / place / name
     shapes = (names.temp, names.lib, names.bdist)
     links = {
         Path(project, "build", shape): home / project / "build" / shape
@@ -144,7 +143,7 @@ def lay_out(work: WorkFolder, root: StateRoot) -> list[str]:
     StepFailed
         When the state root cannot be written, or somebody else's file is in the way.
     """
-    for folder in (root.path / WORK, work.home.parent, work.home):
+    for folder in (root.work, work.home.parent, work.home):
         root.make(folder)
     said = []
     try:
@@ -212,7 +211,7 @@ def is_ours(now: Path, below: Path) -> bool:
     """
     count = len(below.parts)
     start, tail = now.parts[:-count], now.parts[-count:]
-    return tail == below.parts and len(start) > 3 and start[-3] == WORK
+    return tail == below.parts and len(start) > 3 and start[-3] == "work"
 
 
 def _point(link: Path, target: Path) -> None:

@@ -14,7 +14,8 @@ from tools.rig.base import access
 from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.base.options import folder
-from tools.rig.base.state import StateRoot, checked_path, place_id
+from tools.rig.base.paths import checked_path
+from tools.rig.base.state import StateRoot, place_id
 from tools.rig.builds import placed, record, survey, target, wheel_fit
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.place import PlaceFacts

@@ -14,7 +14,7 @@ from pathlib import Path
 import regex as re
 
 from tools.rig.base.errors import UsageError, quoted
-from tools.rig.base.state import checked_path, typed_path
+from tools.rig.base.paths import checked_path, typed_path
 from tools.rig.steps.trees import Tree
 
 _HOST_AND_PATH = re.compile(r"^[^/]+:")

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tools.rig.base.console import Console, size
-from tools.rig.base.errors import CannotError, InUseError
-from tools.rig.base.state import StateRoot
+from tools.rig.base.errors import CannotError, InUseError, StepFailed, unwritable
+from tools.rig.base.state import StateRoot, read_json, remove_made
 from tools.rig.builds import generations, switch
 from tools.rig.builds.generations import Generation, Placed
 from tools.rig.builds.placed import places
 from tools.rig.guard.lock import BuildLock
 from tools.rig.guard.scan import ScanResult
+from tools.rig.guard.targets import Targets
 from tools.rig.host import look
 
 Users = Callable[[Sequence[Generation]], Mapping[str, ScanResult]]
@@ -34,13 +35,15 @@ def is_gone(known: Sequence[Generation], disk: Callable[..., look.Disk]) -> bool
     disk
         See :func:`tools.rig.host.look.disk`.
     """
-    named = next((Path(one.checkout) for one in known if one.checkout), None)
-    if named is None:
-        return False
-    its = disk(named, measure_s=0)
+    named = next((one.checkout for one in known if one.checkout), "")
+    return bool(named) and _is_no_more(Path(named), disk)
+
+
+def _is_no_more(checkout: Path, disk: Callable[..., look.Disk]) -> bool:
+    its = disk(checkout, measure_s=0)
     if its.exists or its.hung or its.problem:
         return False
-    above = disk(named.parent, measure_s=0)
+    above = disk(checkout.parent, measure_s=0)
     return above.exists and not (above.hung or above.problem or above.empty)
 
 
@@ -52,8 +55,8 @@ def prune(
     need_bytes: int,
     users: Users,
     disk: Callable[..., look.Disk] = look.disk,
-) -> int:
-    """Remove builds of checkouts that are gone; return how many bytes that freed.
+) -> None:
+    """Remove builds of checkouts that are gone.
 
     Of all of them together the newest `keep` stay, as long as there is room.
 
@@ -82,14 +85,11 @@ def prune(
     asked = generations.prune(pool, keep, need_bytes)
     used = users([g for g in pool if g.id in asked])
     out = generations.prune(pool, keep, need_bytes, (*used,))
-    freed = 0
     for one in pool:
         if one.id in out and _removed(root, one):
-            freed += one.own_bytes or 0
             room = f", {size(one.own_bytes)} freed" if one.own_bytes else ""
             where = f" of {one.checkout}, which is gone" if one.checkout else ""
             console.mark("ok", f"old build {one.id}{where}, removed{room}")
-    return freed
 
 
 def _removed(root: StateRoot, one: Generation) -> bool:
@@ -104,3 +104,61 @@ def _removed(root: StateRoot, one: Generation) -> bool:
         # somebody is at work there after all
         return False
     return True
+
+
+def clear(
+    console: Console,
+    root: StateRoot,
+    own: str,
+    look_at: Callable[[Targets], ScanResult],
+    disk: Callable[..., look.Disk] = look.disk,
+) -> None:
+    """Remove what checkouts that are gone were built in: tools, objects and sources.
+
+    That of the fork is 9 GB. It stays while a build of the checkout does: then it may
+    have been moved only for a while.
+
+    Parameters
+    ----------
+    own
+        As for :func:`prune`.
+    look_at
+        Scans for who runs from an environment.
+
+    Raises
+    ------
+    StepFailed
+        When something of it stays.
+    """
+    kept = {p for p in places(root) if generations.listing(root, p, note=Placed())}
+    for note in sorted(root.places.glob("*.json")):
+        place = note.stem
+        try:
+            checkout = Path((read_json(note) or {})["checkout"])
+        except (KeyError, TypeError, StepFailed):
+            # without its name nobody knows whether it is there
+            continue
+        if place == own or place in kept or not _is_no_more(checkout, disk):
+            continue
+        if look_at(Targets.of(root.benches / place, None)).free:
+            _cleared(console, root, note, checkout)
+
+
+def _cleared(console: Console, root: StateRoot, note: Path, checkout: Path) -> None:
+    place = note.stem
+    link = root.venvs / place
+    folders = [top / place for top in (root.benches, root.work, root.deps)]
+    try:
+        with BuildLock(link, None, "remove old builds"):
+            if link.is_symlink():
+                link.unlink()
+            for folder in folders:
+                remove_made(folder)
+            # last: what is broken off is taken up by it
+            note.unlink()
+    except (InUseError, CannotError):
+        # somebody is at work there after all
+        return
+    except OSError as exc:
+        raise unwritable(note, exc) from exc
+    console.mark("ok", f"what {checkout} was built in, removed: it is gone")

@@ -56,13 +56,12 @@ def prune(
         for folder in leftovers(root):
             remove_made(folder)
         known = generations.listing(root, place)
-        free, _ = storage.free(root.path)
         keep = found.settings.keep_builds
-        need = max(0, NEED_AGAIN_BYTES - free)
-        freed = elsewhere.prune(
-            console, root, place, keep, need, lambda some: users(some, look)
+        elsewhere.prune(
+            console, root, place, keep, _need(root), lambda some: users(some, look)
         )
-        need = max(0, need - freed)
+        elsewhere.clear(console, root, place, look)
+        need = _need(root)
         asked = generations.prune(known, keep, need, (spare,))
         in_use = users([g for g in known if g.id in asked], look)
         gone = generations.prune(known, keep, need, (spare, *in_use))
@@ -73,6 +72,11 @@ def prune(
                 console.mark("ok", f"old build {one.id} removed{room}")
     except StepFailed as exc:
         console.mark("warn", f"old builds stay: {exc.what}")
+
+
+def _need(root: StateRoot) -> int:
+    """Return the bytes that one more build wants and the disk has not."""
+    return max(0, NEED_AGAIN_BYTES - storage.free(root.path)[0])
 
 
 def leftovers(root: StateRoot) -> list[Path]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, RigError, UsageError
-from tools.rig.base.state import StateRoot, typed_path, write_text
+from tools.rig.base.paths import typed_path
+from tools.rig.base.state import StateRoot, write_text
 from tools.rig.builds.report import plain, sources
 from tools.rig.builds.report import sheet as sheets
 from tools.rig.builds.report.artist import Artist, Drawings

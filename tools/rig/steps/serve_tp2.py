@@ -14,7 +14,8 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, UsageError
-from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.base.paths import checked_path
+from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus

@@ -14,7 +14,8 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
-from tools.rig.base.state import StateRoot, typed_path
+from tools.rig.base.paths import typed_path
+from tools.rig.base.state import StateRoot
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.place import GIB
 from tools.rig.builds.target import HERE

@@ -14,7 +14,8 @@ from typing import Any
 from tools.rig.base.config import Settings
 from tools.rig.base.console import Console, size
 from tools.rig.base.errors import CannotError, StepFailed, UsageError, quoted
-from tools.rig.base.state import StateRoot, checked_path
+from tools.rig.base.paths import checked_path
+from tools.rig.base.state import StateRoot
 from tools.rig.builds import compiler_kit, toolkit_kit
 from tools.rig.builds.pair import PairPlan, choose, user_set
 from tools.rig.builds.private_apt import archive_owner, have_dpkg

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.rig.base.errors import UsageError, unwritable
-from tools.rig.base.state import typed_path
+from tools.rig.base.paths import typed_path
 
 SUFFIX = ".tar.gz"
 
