@@ -328,3 +328,4 @@ class TestGather:
         """Records of both shapes, and broken ones."""
         assert libraries_of({"libraries": [{"name": "a"}, 3]}) == [{"name": "a"}]
         assert libraries_of({"verify": "x"}) == []
+        assert libraries_of({"verify": {"libraries": 3}}) == []

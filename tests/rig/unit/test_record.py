@@ -96,9 +96,12 @@ class TestListing:
             (b'{"a": 1}', "is no build record: it has no id"),
             (b'{"id": "x"}', "is no build record: it has no log"),
             (b'{"id": 3, "log": "x"}', "is no build record: its id is no text"),
+            (b'{"id": "..", "log": "x"}', "its id is no name"),
+            (b'{"id": "../x", "log": "x"}', "its id is no name"),
             (b'{"id": "x", "log": "x", "started": []}', "its started is no text"),
             (b'{"id": "x", "log": "x", "objects": {}}', "its objects is no list"),
             (b'{"id": "x", "log": "x", "plan": []}', "its plan is no table"),
+            (b'{"id": "x", "log": "x", "seconds": "9"}', "its seconds is no number"),
         ],
     )
     def test_corrupt(self, root: StateRoot, content: bytes, words: str) -> None:

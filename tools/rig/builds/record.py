@@ -23,10 +23,12 @@ _TEXTS = (
 )
 _LISTS = ("steps", "objects", "notes", "env_difference")
 _TABLES = ("plan", "verify")
-_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
+_NUMBERS = ("seconds", "exit_code")
+_KINDS: tuple[tuple[tuple[str, ...], type | tuple[type, ...], str], ...] = (
     (_TEXTS, str, "text"),
     (_LISTS, list, "list"),
     (_TABLES, dict, "table"),
+    (_NUMBERS, (int, float), "number"),
 )
 """What who reads records rests on; any of it but the first two may be absent."""
 
@@ -122,7 +124,9 @@ def _damage(data: Any) -> str:
         for name in names:
             if not isinstance(data.get(name), (kind, type(None))):
                 return f"its {name} is no {called}"
-    return ""
+    # folders have its name, and are removed by it
+    bad = "/" in data["id"] or data["id"].startswith(".")
+    return "its id is no name" if bad else ""
 
 
 def _tail() -> str:

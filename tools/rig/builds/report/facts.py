@@ -78,7 +78,9 @@ def libraries_of(record: Mapping[str, Any]) -> list[Row]:
     """Return the libraries that the proof of a build looked at."""
     proof = record.get("verify")
     found = proof.get("libraries") if isinstance(proof, dict) else None
-    listed = found or record.get("libraries") or []
+    listed = found or record.get("libraries")
+    if not isinstance(listed, list):
+        return []
     return [lib for lib in listed if isinstance(lib, dict) and "name" in lib]
 
 
