@@ -7,7 +7,8 @@ Run as ``python fake_server.py PORT WORD...``; the words are its faults: ``nan``
 ``deaf`` (to SIGTERM), ``silent`` (never listens), ``busy`` (requests run and tokens
 flow), ``stuck`` (requests run and none flow), ``child`` (starts a helper), ``refuse``
 (401), ``late`` (a token takes two seconds), ``broken`` (500), ``sick`` (/health says
-503), ``mute`` (no /metrics), ``twice`` (a first token that leaves doubts).
+503), ``mute`` (no /metrics), ``twice`` (a first token that leaves doubts), ``chatty``
+(a line in its log for each completion).
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Handler(BaseHTTPRequestHandler):
             self._say(500, b'{"error": {"message": "EngineCore encountered an issue"}}')
             return
         asked += 1
+        if "chatty" in WORDS:
+            print(f"completion {asked}", flush=True)
         text = "!" * body["max_tokens"] if "nan" in WORDS else "Paris"
         text = "" if "void" in WORDS else text
         if "twice" in WORDS and body["max_tokens"] == 1:

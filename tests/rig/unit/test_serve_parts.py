@@ -242,7 +242,12 @@ def test_follower_across_a_rotation(tmp_path: Path) -> None:
     log.rename(tmp_path / "a.log.1")
     log.write_text("four\r50%\rfive\n")
     assert follower.lines() == ["two", "three", "four", "50%", "five"]
-    assert loading.Follower(log, from_end=True).lines() == []
     log.unlink()
+    assert follower.lines() == []
     log.write_text("six\n")
+    assert follower.lines() == ["six"]
+    os.truncate(log, 0)
+    assert follower.lines() == []
+    log.write_text("7\n")
+    assert follower.lines() == ["7"]
     assert loading.version(["x", "version 0.25.1"]) == "0.25.1"

@@ -169,13 +169,16 @@ def test_environment_that_is_being_built(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_foreground(desk: Desk) -> None:
-    """In the foreground the log is shown, and the end of the server is ours."""
-    plan = desk.plan()
+    """In the foreground all of the log is shown, and the end of the server is ours."""
+    plan = desk.plan("chatty")
     timer = threading.Thread(target=_end_soon, args=(desk, signal.SIGTERM))
     timer.start()
     assert desk.serve(plan, foreground=True).exit_code == 0
     timer.join()
-    assert "Application startup complete." in desk.said.getvalue()
+    said = desk.said.getvalue()
+    for line in plan.log.read_text().splitlines():
+        assert said.count(f"{line}\n") == 1
+    assert "Application startup complete." in said and "completion 1" in said
     assert records.listing(desk.root) == []
     timer = threading.Thread(target=_end_soon, args=(desk, signal.SIGKILL))
     timer.start()

@@ -21,6 +21,7 @@ from tools.rig.base.errors import ExitCode, Interrupted, StepFailed
 from tools.rig.host import processes
 from tools.rig.serve import ending, life, look, members, stop
 from tools.rig.serve import record as records
+from tools.rig.serve.loading import Follower
 from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.states import State
 from tools.rig.steps import serve as step
@@ -135,7 +136,7 @@ def test_starter_that_wakes_up_late(desk: Desk) -> None:
         desk.serve(desk.plan())
         later = desk.record()
         # as in the foreground
-        step._stay(desk.console, desk.root, record)
+        step._stay(desk.console, desk.root, record, Follower(Path(record.log)))
         records.remove(desk.root, record)
         # and as while it starts
         stop.stop(desk.root, record, ask=lambda: NO_CARDS)

@@ -10,7 +10,6 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import filelock
 
@@ -117,6 +116,7 @@ def environment(plan: ServePlan, env: Mapping[str, str]) -> dict[str, str]:
 
 def wait_until_ready(
     record: ServerRecord,
+    follower: Follower,
     *,
     timeout: float,
     key: str,
@@ -127,6 +127,8 @@ def wait_until_ready(
 
     Parameters
     ----------
+    follower
+        Reads its log; it can be read on from there.
     timeout
         Seconds for everything.
     on_lines, on_stage
@@ -143,7 +145,6 @@ def wait_until_ready(
     """
     deadline = time.monotonic() + timeout
     failing: float | None = None
-    follower = Follower(Path(record.log))
     while True:
         lines = follower.lines()
         if lines:

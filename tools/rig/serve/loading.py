@@ -52,24 +52,24 @@ _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
 class Follower:
     """Reads what a log gained since the last look, also across its rotation."""
 
-    def __init__(self, log: Path, *, from_end: bool = False) -> None:
+    def __init__(self, log: Path) -> None:
         self.log = log
         self._inode = 0
         self._at = 0
         self._rest = b""
-        if from_end:
-            facts = log.stat()
-            self._inode, self._at = facts.st_ino, facts.st_size
 
     def lines(self) -> list[str]:
         """Return the new whole lines; none where there is no log yet."""
         data = b""
         try:
             with foreign.opened(self.log) as fh:
-                inode = os.fstat(fh.fileno()).st_ino
-                if inode != self._inode:
+                facts = os.fstat(fh.fileno())
+                if facts.st_ino != self._inode:
                     data += self._end_of_old()
-                    self._inode, self._at = inode, 0
+                    self._inode, self._at = facts.st_ino, 0
+                elif facts.st_size < self._at:
+                    # somebody emptied it
+                    self._at = 0
                 fh.seek(self._at)
                 piece = fh.read(_MOST)
                 self._at += len(piece)

@@ -87,10 +87,11 @@ def serve(
         console.say(f"  {line}")
     start = time.monotonic()
     record, daemon = life.begin(root, plan, ask=ask)
+    log = Follower(Path(record.log))
     with daemon:
         try:
             with console.step(f"starting {plan.name}"):
-                said = _until_ready(console, root, record, timeout, foreground)
+                said = _until_ready(console, root, record, log, timeout, foreground)
             done = _served(record, time.monotonic() - start, said)
             console.mark(
                 "ok",
@@ -98,7 +99,7 @@ def serve(
                 f"it said {said.text!r}",
             )
             if foreground:
-                _stay(console, root, record)
+                _stay(console, root, record, log)
                 records.remove(root, record)
                 return done
             daemon.release()
@@ -125,6 +126,7 @@ def _until_ready(
     console: Console,
     root: StateRoot,
     record: ServerRecord,
+    log: Follower,
     timeout: float,
     foreground: bool,
 ) -> probe.Completion:
@@ -141,6 +143,7 @@ def _until_ready(
 
     said = life.wait_until_ready(
         record,
+        log,
         timeout=timeout,
         key=probe.key_of(record),
         on_stage=on_stage,
@@ -170,19 +173,20 @@ def _stopped_by_others(root: StateRoot, record: ServerRecord) -> bool:
     return ending.by_others(root, record)
 
 
-def _stay(console: Console, root: StateRoot, record: ServerRecord) -> None:
-    """Show the log until the server ends.
+def _stay(
+    console: Console, root: StateRoot, record: ServerRecord, log: Follower
+) -> None:
+    """Show the rest of the log until the server ends.
 
     Raises
     ------
     StepFailed
         When it ended by itself and not with 0; being stopped by somebody is no fault.
     """
-    follower = Follower(Path(record.log), from_end=True)
     while members.of(record):
-        _show(console, follower.lines())
+        _show(console, log.lines())
         time.sleep(_LOOK_S)
-    _show(console, follower.lines())
+    _show(console, log.lines())
     if ending.by_others(root, record):
         console.say(f"the server {record.name} was {_BY_OTHERS}")
         return
