@@ -9,7 +9,7 @@ import pytest
 import tasks
 from tools.rig.base import typed
 
-LOG_FLAGS = ("--log", "-l", "--lang", "-a")
+LOG_FLAGS = ("--log", "--lang")
 HERE = {"source": "/a b", "profile": "sample"}
 
 
@@ -24,7 +24,7 @@ HERE = {"source": "/a b", "profile": "sample"}
             ["diagnose", "--json", "--lang", "zh", "--log=x"],
         ),
         (["diagnose", "--json", "--", "-x"], ["diagnose", "--json", "--log=-x"]),
-        (["diagnose", "-l", "x", "--lang=en"], ["diagnose", "-l", "x", "--lang=en"]),
+        (["diagnose", "--log", "x", "--lang=en"],) * 2,
     ],
 )
 def test_words_behind_a_task(words: list[str], parsed: list[str]) -> None:
