@@ -102,8 +102,7 @@ def rebuild(session: nox.Session) -> None:
     """Doctor, then a generation; arguments go to `invoke build-sm70 --wheel`."""
     words = list(session.posargs)
     if not {"-h", "--help"} & set(words):
-        names = ("--source", "-s", "--profile", "-p")
-        invoke(session, "doctor", *shared_words(words, *names))
+        invoke(session, "doctor", *shared_words(words, "--source", "--profile"))
     invoke(session, "build-sm70", "--wheel", *session.posargs)
 
 

@@ -17,7 +17,8 @@ class TestToolkits:
 
     def test_newest_for_volta_is_12_9(self):
         """12.9 is the last release that knows sm_70, and 12.7 never came out."""
-        releases = compat.toolkits_for(70)
+        rows = compat.tables()["A_cuda"]["toolkits"]
+        releases = [row["cuda"] for row in rows if 70 in row.get("sm", ())]
         assert releases[0] == "11.8"
         assert releases[-1] == "12.9"
         assert "12.7" not in releases

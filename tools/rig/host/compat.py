@@ -60,12 +60,6 @@ def toolkit_row(release_: str) -> dict[str, Any] | None:
     return None
 
 
-def toolkits_for(sm: int) -> list[str]:
-    """Return the CUDA releases whose ptxas knows `sm` (70: sm_70), oldest first."""
-    rows = tables()["A_cuda"]["toolkits"]
-    return [row["cuda"] for row in rows if sm in row.get("sm", ())]
-
-
 def gcc_max(release_: str) -> int | None:
     """Return the newest gcc major version that ``host_config.h`` accepts."""
     return _number(release_, "host_gcc_max")

@@ -55,7 +55,6 @@ class Compile:
         self.scene = found
         self.use = use
         self.peaks = Peaks()
-        self.cache_counts: dict[str, Any] = {}
 
     def wheel(self, todo: BuildPlan, command: Command, env: Mapping[str, str]) -> Path:
         """Run the build and return the wheel.
@@ -172,7 +171,6 @@ class Compile:
             counted = compile_cache.counts_of_ccache(setup.counts)
         if counted:
             self.run.facts.update(compile_cache=dict(counted))
-            self.cache_counts = dict(counted)
 
     def _objects(self, held: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return each step of ninja with its time and, where compiled, its memory."""
