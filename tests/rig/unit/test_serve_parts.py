@@ -71,7 +71,7 @@ def test_broken_records_are_named(tmp_path: Path) -> None:
     assert records.broken(StateRoot(tmp_path / "none")) == []
 
 
-@pytest.mark.parametrize("name", ["", ".x", "-x", "a/b", "a\nb"])
+@pytest.mark.parametrize("name", ["", ".x", "-x", "a/b", "a\nb", "a" * 121, "模" * 41])
 def test_names(tmp_path: Path, name: str) -> None:
     """A name that is no file name is refused."""
     with pytest.raises(UsageError):

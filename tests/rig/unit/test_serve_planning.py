@@ -51,6 +51,7 @@ def test_the_words_behind_win(desk: Desk) -> None:
     plan = planned.plan
     assert (plan.tensor, plan.port, plan.host) == (1, 9001, "::1")
     assert (plan.served_name, plan.name, plan.drain_s) == ("a", "a", 9)
+    assert desk.plan("--served-model-name", "a" * 200).plan.name == "a" * 120
     assert plan.cards == (0,)
     assert "half" not in words(planned) and "8000" not in words(planned)
     assert not any("bfloat16" in note for note in plan.notes)

@@ -24,6 +24,7 @@ from tools.rig.serve.folder import ModelFolder, Problem
 from tools.rig.serve.parser import Parser
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.presets import Preset
+from tools.rig.serve.server import LONGEST_NAME
 from tools.rig.serve.volta import Chosen, Rule
 
 HOST = "127.0.0.1"
@@ -157,7 +158,9 @@ def plan(
     usage += wrong
     notes += more
     served = _value(options, "served_model_name", _folder_name(wish.model))
-    name = wish.name or _NO_NAME.sub("-", served).strip(".-") or "server"
+    # ASCII alone is left of it, a letter a byte
+    short = _NO_NAME.sub("-", served).strip(".-")[:LONGEST_NAME]
+    name = wish.name or short or "server"
     words = [word for given in options.given for word in given.words]
     python = wish.environment / "bin" / "python"
     made = ServePlan(

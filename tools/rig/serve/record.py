@@ -21,6 +21,7 @@ from tools.rig.serve import record_file
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.server import (
     DRAINING,
+    LONGEST_NAME,
     STOPPING,
     TOKEN,
     Identity,
@@ -65,6 +66,11 @@ def path_of(root: StateRoot, name: str) -> Path:
         raise UsageError(
             f"a server cannot be called {name!r}",
             hint="choose letters, digits, dots and dashes: --name qwen",
+        )
+    if len(name.encode()) > LONGEST_NAME:
+        raise UsageError(
+            f"the name of the server is longer than {LONGEST_NAME} bytes",
+            hint="choose a short one: --name qwen",
         )
     return folder(root) / f"{name}.json"
 

@@ -18,6 +18,9 @@ from tools.rig.serve import ports, record_file
 TOKEN = "RIG_SERVER"
 """Variable in the environment of everything that belongs to a server."""
 
+LONGEST_NAME = 120
+"""Bytes of a server's name: its files have names with more in them."""
+
 DRAINING = "draining"
 STOPPING = "stopping"
 """Its requests are waited for, and after that it was told to end."""
