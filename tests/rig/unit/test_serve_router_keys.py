@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from dataclasses import replace
@@ -13,10 +14,13 @@ from typing import Any
 import pytest
 
 from tests.rig.support.unit_plans import PLAN
+from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.state import StateRoot
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import backend, litellm
 from tools.rig.steps import routing
+from tools.rig.steps import serve_router as step
 from tools.rig.steps.routing import Wish
 
 ONE = replace(backend.of_plan(PLAN), api_key_file=Path("/keys/a"))
@@ -87,3 +91,30 @@ def test_no_key_is_written_for_a_site_that_cannot_be(tmp_path: Path) -> None:
             lambda file: Checked(),
         )
     assert [one.name for one in tmp_path.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("kind", step.KINDS)
+def test_a_key_that_others_can_read(tmp_path: Path, kind: str) -> None:
+    """A file of the clients' key that is open to all is told, with what closes it."""
+    key = tmp_path / "key"
+    key.write_text("sesame")
+    for mode, told in ((0o644, True), (0o600, False)):
+        key.chmod(mode)
+        done = step.serve_router(
+            Console(io.StringIO(), {}),
+            StateRoot(tmp_path / "root"),
+            [backend.of_plan(PLAN)],
+            Wish(kind, api_key_file=key),
+            check=lambda site: Checked(),
+        )
+        said = f"others can read the key in {key}: chmod 600 {key}"
+        assert (said in done.notes) is told
+    key.write_text("")
+    with pytest.raises(UsageError, match="no key") as caught:
+        step.serve_router(
+            Console(io.StringIO(), {}),
+            StateRoot(tmp_path / "root"),
+            [backend.of_plan(PLAN)],
+            Wish(kind, api_key_file=key),
+        )
+    assert f"openssl rand -hex 32 > {key}" in caught.value.hint

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import regex as re
@@ -14,13 +15,12 @@ from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
 from tools.rig.serve import model as models
-from tools.rig.serve import probe, router_check, shares
+from tools.rig.serve import probe, router_check, safe, shares
 from tools.rig.serve import record as records
 from tools.rig.serve.capacity import Options
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import backend, llama_swap
 from tools.rig.serve.routers.backend import Backend
-from tools.rig.serve.safe import is_loopback
 from tools.rig.serve.shares import Shares, Tenant
 from tools.rig.steps import routing
 from tools.rig.steps.routing import KINDS as KINDS
@@ -114,6 +114,7 @@ def serve_router(
         When a file cannot be written.
     """
     _check(wish)
+    notes = _of_key(wish.api_key_file)
     starts = wish.kind == "llama-swap"
     backend.check(backends, running=not starts)
     first = llama_swap.FIRST_PORT if starts else 0
@@ -134,6 +135,7 @@ def serve_router(
         )
     else:
         done = routing.write_nginx(backends, wish, folder / f"rig-{label}.conf", check)
+    done = replace(done, notes=(*done.notes, *notes))
     _show(console, done)
     return done
 
@@ -177,17 +179,26 @@ def _check(wish: Wish) -> None:
         raise UsageError(
             "TLS is nginx's work here", hint="invoke serve-router --kind nginx"
         )
-    if not (is_loopback(wish.host) or wish.api_key_file or wish.insecure):
+    if not (safe.is_loopback(wish.host) or wish.api_key_file or wish.insecure):
         raise UsageError(
             f"everybody who reaches {wish.host} could use the models",
             usual="Another address than this machine's own wants a key.",
             hint="--api-key-file FILE, or --insecure",
         )
-    if wish.api_key_file and not probe.read_key(wish.api_key_file):
-        raise UsageError(
-            f"there is no key in {wish.api_key_file}",
-            hint="openssl rand -hex 32 > FILE, and chmod 600 FILE",
-        )
+
+
+def _of_key(file: Path | None) -> list[str]:
+    """Return what is to be said of the file of the clients' key.
+
+    Raises
+    ------
+    UsageError
+        When there is no key in it.
+    """
+    found = [*safe.of_key(file)]
+    if found and file is not None and not probe.read_key(file):
+        raise UsageError(found[0].what, hint=found[0].hint)
+    return [f"{problem.what}: {problem.hint}" for problem in found]
 
 
 def _show(console: Console, done: Routed) -> None:
