@@ -210,7 +210,9 @@ def test_memory_that_does_not_come_back(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("boot", ["now", "earlier"])
-def test_numbers_that_others_have_now(desk: Desk, boot: str) -> None:
+def test_numbers_that_others_have_now(
+    desk: Desk, boot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that got the number of one of a dead server does not hold its card."""
     plan = replace(desk.plan("child"), cards=(0,))
     free = Gpus("present", cards=(card(0, 0),))
@@ -229,6 +231,10 @@ def test_numbers_that_others_have_now(desk: Desk, boot: str) -> None:
     if boot == "earlier":
         record.boot_id, record.baseline = "another", {"0": {"used": 0, "users": {}}}
         taken = Gpus("present", cards=(card(0, 9 * gib),))
+        # what is in /dev/shm now was made after the boot
+        monkeypatch.setattr(stop.shared_memory, "remove", lambda files: [*files])
+        record.shm = {"/dev/shm/another": 7}
     gone = stop.stop(desk.root, record, ask=lambda: taken, memory_s=0.3)
     assert gone.cards == (("card 0: memory is back",) if boot == "now" else ())
+    assert gone.shm_removed == ()
     assert records.listing(desk.root) == []

@@ -115,7 +115,8 @@ def stop(
     memory_s = time.monotonic() - start - seconds
     end = daemon.how_it_ended(record.end) or {}
     removed = [str(path) for path in _list(end.get("shm_removed"))]
-    removed += shared_memory.remove(record.shm)
+    if record.this_boot:
+        removed += shared_memory.remove(record.shm)
     held = [one for one in returned if not one.back]
     if held:
         raise StepFailed(
