@@ -69,9 +69,19 @@ class TestAct:
         """One that an earlier version made at the place itself is kept as well."""
         old = fake.root / "venvs" / "src-0a1b2c3d"
         old.mkdir(parents=True)
-        made = fake.act(fake.plan())
+        made = fake.act(fake.plan(), before_moving=lambda: None)
         assert made.path.is_symlink() and made.path.resolve() == made.bench
         assert old.with_name("src-0a1b2c3d.broken").is_dir()
+
+    def test_broken_before_a_build(self, fake: Fake) -> None:
+        """A build leaves it to its own switch, which looks who uses it."""
+        made = fake.act(fake.plan())
+        gone = fake.root / "generations" / made.path.name / "one"
+        made.path.unlink()
+        made.path.symlink_to(gone)
+        again = fake.act(fake.plan())
+        assert os.readlink(again.path) == str(gone) and again.bench.is_dir()
+        assert "it is left until a switch" in fake.out.getvalue()
 
     def test_generation_in_force(self, fake: Fake) -> None:
         """A bench that went is made again, from the Python of what is in force."""

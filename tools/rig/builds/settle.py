@@ -49,8 +49,9 @@ def act(
     ask, stream, make_link
         Seams for tests.
     before_moving
-        Called before an environment that is there is set aside; it raises when somebody
-        uses that. None says that the caller has looked already.
+        Called before a broken environment in force is set aside; it raises when
+        somebody uses that. None leaves it there: a build looks who uses it, and
+        switches, at its end.
     relink
         Whether a link of ours that leads elsewhere is switched now. A build does that
         once it is in force.
@@ -74,10 +75,12 @@ def act(
     uv_env = uv.environment(env, plan.root, offline=plan.facts.offline)
     notes = list(plan.notes)
     existing, _ = survey.inspect(plan.environment, ask)
-    if existing == "broken":
-        if before_moving is not None:
-            before_moving()
+    if existing == "broken" and not before_moving:
+        console.mark("warn", f"{plan.environment} is broken: it is left until a switch")
+    elif existing == "broken" and before_moving:
+        before_moving()
         notes.append(_set_aside(plan.environment))
+        existing = "absent"
     bench, version = survey.inspect(plan.bench, ask)
     if bench != "ready":
         if bench == "broken":
@@ -89,7 +92,7 @@ def act(
             base = _python(plan, program, uv_env, console, ask, stream, notes)
             python = base.path
         version = make(plan, plan.bench, python, env, ask)
-    if existing != "ready":
+    if existing == "absent":
         _switch_on(plan)
     link = _link(plan, notes, make_link, relink)
     for note in notes:
