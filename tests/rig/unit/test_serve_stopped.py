@@ -230,3 +230,21 @@ def test_log_beside_a_broken_record(desk: Desk) -> None:
     out = io.StringIO()
     serve_logs(desk.root, "one", out=out, follow=True)
     assert out.getvalue() == "a line\n"
+
+
+def test_log_that_cannot_be_read(desk: Desk) -> None:
+    """A log that is closed to us, or is none, is not shown as an empty one."""
+    folder = desk.root.make(records.folder(desk.root))
+    log = folder / "one.log"
+    log.write_text("")
+    out = io.StringIO()
+    serve_logs(desk.root, "one", out=out)
+    assert out.getvalue() == ""
+    desk.serve(desk.plan())
+    log.unlink()
+    with pytest.raises(StepFailed, match="there is no log"):
+        serve_logs(desk.root, "one", out=out)
+    log.mkdir()
+    with pytest.raises(StepFailed, match=r"cannot read .*one\.log: not a regular file"):
+        serve_logs(desk.root, "one", out=out)
+    log.rmdir()

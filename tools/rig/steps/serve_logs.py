@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TextIO
 
 from tools.rig.base import reader, redact
-from tools.rig.base.errors import StepFailed, UsageError
+from tools.rig.base.errors import StepFailed, UsageError, quoted
 from tools.rig.base.state import StateRoot
-from tools.rig.serve import members
+from tools.rig.serve import foreign, members
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower
 from tools.rig.serve.record import ServerRecord
@@ -51,18 +51,16 @@ def serve_logs(
     UsageError
         When it is not clear which one.
     StepFailed
-        When there is no log; when its record is broken and there is none either.
+        When there is no log, or it cannot be read.
     """
     sink = sys.stdout if out is None else out
     record, log = _find(root, name)
     follower = Follower(log)
-    seen = False
     kept: collections.deque[str] = collections.deque(maxlen=max(0, lines))
     while new := follower.lines():
-        seen = True
         kept.extend(new)
-    if not seen and not log.is_file():
-        raise StepFailed(f"there is no log {log}", hint="invoke serve-status")
+    if not kept:
+        _must_open(log)
     # a pipe whose reader has seen enough is the end, and no fault
     with contextlib.suppress(BrokenPipeError):
         _write(sink, kept)
@@ -83,6 +81,19 @@ def _find(root: StateRoot, name: str) -> tuple[ServerRecord | None, Path]:
         if log is None or not log.is_file():
             raise
         return None, log
+
+
+def _must_open(log: Path) -> None:
+    """Tell a log with nothing in it from one that is not there, or is closed to us."""
+    try:
+        foreign.opened(log).close()
+    except FileNotFoundError as exc:
+        hint = "invoke serve-status"
+        raise StepFailed(f"there is no log {log}", hint=hint) from exc
+    except OSError as exc:
+        raise StepFailed(
+            f"cannot read {log}: {exc.strerror}", hint=f"ls -l {quoted(log)}"
+        ) from exc
 
 
 def _write(sink: TextIO, lines: collections.deque[str] | list[str]) -> None:
