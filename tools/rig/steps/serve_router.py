@@ -14,10 +14,11 @@ import regex as re
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
+from tools.rig.serve import members, probe, router_check, safe, shares
 from tools.rig.serve import model as models
-from tools.rig.serve import probe, router_check, safe, shares
 from tools.rig.serve import record as records
 from tools.rig.serve.capacity import Options
+from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import backend, llama_swap
 from tools.rig.serve.routers.backend import Backend
@@ -28,8 +29,19 @@ from tools.rig.steps.routing import Routed as Routed
 from tools.rig.steps.routing import Wish as Wish
 
 
-def running(root: StateRoot, names: Sequence[str] = ()) -> list[Backend]:
-    """Return the servers that are recorded, or those of these names.
+def running(
+    root: StateRoot,
+    names: Sequence[str] = (),
+    alive: Callable[[ServerRecord], bool] = members.api_alive,
+) -> list[Backend]:
+    """Return the servers that run, or those of these names, which may come back.
+
+    A dead one that nobody named may have the port of one that lives.
+
+    Parameters
+    ----------
+    alive
+        Says whether a recorded server runs.
 
     Raises
     ------
@@ -40,7 +52,8 @@ def running(root: StateRoot, names: Sequence[str] = ()) -> list[Backend]:
     for name in names:
         if name not in found:
             raise UsageError(f"no server is called {name}", hint="invoke serve-status")
-    return [backend.of_record(found[name]) for name in names or found]
+    chosen = names or [name for name, one in found.items() if alive(one)]
+    return [backend.of_record(found[name]) for name in chosen]
 
 
 def ranks(models: Sequence[str], typed: str, root: StateRoot | None) -> list[str]:
