@@ -129,6 +129,9 @@ def test_pipe_in_place_of_the_file(
         ("baseline", '{"0": {"used": 1, "users": {"7": "x"}}}'),
         ("stopper", "[1]"),
         ("plan", "[]"),
+        ("plan", '{"tensor": "x"}'),
+        ("plan", '{"env": []}'),
+        ("plan", '{"argv": [1]}'),
     ],
 )
 def test_wrong_inside(root: StateRoot, name: str, value: str) -> None:

@@ -127,6 +127,15 @@ class ServerRecord:
         return asdict(self)
 
 
+_OF_PLAN: Mapping[str, Any] = {
+    "argv": list[str],
+    "env": dict[str, str],
+    "unset": list[str],
+    "tensor": int,
+}
+"""What routers take out of the plan of a server."""
+
+
 @functools.lru_cache(maxsize=1)
 def _kinds() -> Mapping[str, Any]:
     return typing.get_type_hints(ServerRecord)
@@ -159,6 +168,11 @@ def _sane(record: ServerRecord) -> bool:
         and os.path.isabs(record.log)
         and bool(Path(record.log).name)
         and all(map(_card_before, record.baseline.values()))
+        and all(
+            record_file.fits(record.plan[name], kind)
+            for name, kind in _OF_PLAN.items()
+            if name in record.plan
+        )
     )
 
 
