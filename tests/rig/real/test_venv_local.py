@@ -17,10 +17,10 @@ from tests.rig.support.venv_stage import Stage, needs_fuse, works
 from tests.rig.support.venv_stage import stage as stage
 from tools.rig.base.errors import CannotError, ExitCode, InUseError, StepFailed
 from tools.rig.builds import survey
-from tools.rig.builds.candidates import GIB
+from tools.rig.builds.candidates import GIB, NEED_BYTES
 from tools.rig.builds.generation import Generation
 from tools.rig.host import look
-from tools.rig.steps import gone, venv
+from tools.rig.steps import gone
 
 pytestmark = pytest.mark.real
 
@@ -177,7 +177,7 @@ class TestBroken:
 
 def test_the_fork_needs_what_is_said() -> None:
     """The default is what the measured build took, with a margin."""
-    assert venv.NEED_BYTES == 12 * GIB
+    assert NEED_BYTES == 12 * GIB
 
 
 def test_a_checkout_that_is_gone(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import SENTINEL
-from tools.rig.builds import place, survey
+from tools.rig.builds import place, settle, survey
 from tools.rig.host import look
-from tools.rig.steps import venv
 
 pytestmark = pytest.mark.real
 
@@ -60,7 +59,7 @@ class TestFullDisk:
             filler = small / "filler"
             fill(filler)
             with pytest.raises(StepFailed) as caught:
-                venv.act(its, Console(stage.out, stage.env), env=stage.env)
+                settle.act(its, Console(stage.out, stage.env), env=stage.env)
             told = "\n".join(caught.value.lines())
             assert "No space left" in told and str(root) in told
             assert begun == ("the disk is full" in told)

@@ -17,9 +17,11 @@ from tests.rig.support import slowfs
 from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
 from tools.rig.base.state import write_json
-from tools.rig.builds import survey
+from tools.rig.builds import place, survey
+from tools.rig.builds import profile as profiles
 from tools.rig.host import pythons, storage
 from tools.rig.steps import venv
+from tools.rig.steps.scene import Scene
 
 MIB = 1 << 20
 needs_fuse = pytest.mark.skipif(
@@ -53,15 +55,26 @@ class Stage:
     def run(
         self, checkout: Path | None = None, need: int = 64 * MIB, **cli: object
     ) -> venv.VenvResult:
-        """Run the whole step."""
+        """Run the whole step, with so many bytes wanted."""
         settings = resolve({"python": str(self.python), **cli}, self.env)
-        return venv.venv_local(
-            settings,
-            checkout or self.checkout,
-            Console(self.out, self.env),
-            need_bytes=need,
+        facts = survey.facts(settings, checkout or self.checkout, env=self.env)
+        planned = place.plan(facts, need)
+        console = Console(self.out, self.env)
+        for line in planned.lines():
+            console.say(line)
+        found = Scene(
+            settings=settings,
             env=self.env,
+            profile=profiles.load("sample"),
+            checkout=facts.checkout.real,
+            is_sample=False,
+            root=planned.root,
+            environment=planned.environment,
+            deps=planned.deps,
+            placing=planned,
+            mirrors={},
         )
+        return venv.guarded(console, found)
 
     def remember(self, root: Path) -> None:
         """Let `root` be the one that the user named at some time before."""

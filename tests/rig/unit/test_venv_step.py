@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""``venv-local``: facts, plan and act in a row."""
+"""``venv-local``: a plan that is carried out under the lock."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from typing import Any
 
 import pytest
 
+from tests.rig.support.fakescene import scene
 from tests.rig.support.settled import Fake
 from tests.rig.support.settled import fake as fake
 from tests.rig.support.settled import no_uv_beside as no_uv_beside
-from tools.rig.base.config import resolve
 from tools.rig.base.console import Console
-from tools.rig.builds.candidates import Candidate
-from tools.rig.builds.place import Environment, PlaceFacts, PlacePlan
+from tools.rig.base.state import StateRoot
+from tools.rig.builds.place import Environment, PlacePlan
 from tools.rig.steps import venv
 
 
-def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Facts, plan and act in a row; the document holds what scripts need."""
-    facts = fake.plan().facts
-    asked: dict[str, Any] = {}
-
-    def survey_facts(settings: Any, checkout: Path, **how: Any) -> PlaceFacts:
-        asked.update(how)
-        slow = Candidate(Path("/slow"), "test", facts.candidates[0].disk)
-        return replace(facts, candidates=(slow, facts.candidates[1]))
+def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It asks who uses a broken one; the document holds what scripts need."""
+    plan = fake.plan()
+    (tmp_path / "scene").mkdir()
+    asked: list[tuple[Any, ...]] = []
 
     def act(
         plan: PlacePlan,
@@ -39,24 +35,24 @@ def test_the_step(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
         before_moving: Any,
         relink: bool,
     ) -> Environment:
-        assert env == {"A": "1"} and relink
+        assert env == at.env and relink
         before_moving()
         return fake.act(plan)
 
-    monkeypatch.setattr(venv, "facts", survey_facts)
-    monkeypatch.setattr(venv, "act", act)
-    got = venv.venv_local(
-        resolve({}, {}),
-        fake.checkout,
-        Console(fake.out, {}),
-        need_bytes=0,
-        python="3.11",
-        env={"A": "1"},
+    at = replace(
+        scene(tmp_path / "scene"),
+        placing=plan,
+        environment=plan.environment,
+        root=StateRoot(fake.root),
+        checkout=fake.checkout,
     )
-    assert asked == {"python": "3.11", "env": {"A": "1"}, "need_headers": False}
+    monkeypatch.setattr(venv, "act", act)
+    got = venv.guarded(
+        Console(fake.out, {}), at, guard=lambda *args, **how: asked.append(args[1:])
+    )
+    assert asked == [(plan.environment, fake.checkout)]
     doc = json.loads(json.dumps(got.to_json()))
     assert doc["environment"] == str(fake.root / "venvs" / "src-0a1b2c3d")
     assert doc["fetchcontent_base_dir"] == str(fake.root / "deps" / "src-0a1b2c3d")
     assert doc["link"] == str(fake.checkout / ".venv") and doc["was"] == "absent"
     assert [p["refused"] for p in doc["places"]] == ["you may not write there", None]
-    assert "/slow (test): you may not write there" in fake.out.getvalue()
