@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.rig.support.workshop import Workshop
+from tools.rig.base.errors import ExitCode
 from tools.rig.builds import sample
 
 pytestmark = pytest.mark.real
@@ -34,8 +35,10 @@ def test_root_of_somebody_else(user: Workshop, task: str, code: int) -> None:
     before = sorted(user.root.path.rglob("*"))
     powerless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
     got = user.run([*powerless, *user.argv(task)])
-    assert got.returncode == code, got.stderr
-    assert ("nobody is seen using" in got.stderr) == (task == "in-use")
+    # a server of this machine that we may not look into may be anybody's
+    others = "perhaps: " in got.stderr
+    assert got.returncode == (ExitCode.IN_USE if others else code), got.stderr
+    assert ("nobody is seen using" in got.stderr) == (task == "in-use" and not others)
     assert ("there is no environment at" in got.stderr) == (task == "verify")
     told = f"a build will not take {user.root.path}: it cannot be used: Permission"
     assert (told in got.stderr) == (task == "plan")
