@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""The small files of a model's folder, and what is wrong with one."""
+"""The small files of a model's folder, read as its server will read them."""
 
 from __future__ import annotations
 
 import codecs
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.errors import quoted
-from tools.rig.serve.foreign import escaped, opened
+from tools.rig.serve.foreign import opened
+from tools.rig.serve.problem import Problem
 
 LARGEST = 64 << 20
 """Bytes of the largest JSON file that is read; the index of a model with 100,000
@@ -36,27 +36,6 @@ _MARKS = (
     (b"\0{", "UTF-16", "iconv -f UTF-16BE -t UTF-8"),
 )
 """How files begin that some programs write: in words, and what makes UTF-8 of it."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with a model, and a command that helps.
-
-    ``level`` is ``error`` (a server would fail), ``unknown`` (cannot be told from
-    here) or ``note``; ``busy`` says that somebody has it now who may give it back, so
-    that trying again later may help. Control characters in the texts are escaped: names
-    and words of a model's files reach a terminal by them.
-    """
-
-    what: str
-    hint: str = ""
-    level: str = "error"
-    busy: bool = False
-
-    def __post_init__(self) -> None:
-        """Escape what a terminal would obey."""
-        object.__setattr__(self, "what", escaped(self.what))
-        object.__setattr__(self, "hint", escaped(self.hint))
 
 
 def read(path: Path, problems: list[Problem], *, whole: bool = True) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import regex as re
 
 from tools.rig.base import redact
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Option, Parser
+from tools.rig.serve.problem import Problem
 
 ALIKE = 0.6
 """How alike a name must be to be suggested, from 0 to 1."""

@@ -15,9 +15,9 @@ import regex as re
 
 from tools.rig.base.errors import UsageError, quoted
 from tools.rig.serve import documents, headers
-from tools.rig.serve.documents import Problem as Problem
 from tools.rig.serve.foreign import shown
 from tools.rig.serve.headers import UNREAD, Shard, Tensor
+from tools.rig.serve.problem import Problem as Problem
 
 INDEX = "model.safetensors.index.json"
 QUANTISATIONS = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")

@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 
 from tools.rig.base.console import size
 from tools.rig.host.memory import Memory
-from tools.rig.serve.folder import ModelFolder, Problem
+from tools.rig.serve.folder import ModelFolder
 from tools.rig.serve.planning import Planned
+from tools.rig.serve.problem import Problem
 
 GIB = 1 << 30
 

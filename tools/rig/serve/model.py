@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 
 from tools.rig.base.errors import CannotError
 from tools.rig.serve import model_names, quantisation, shapes, weights
-from tools.rig.serve.folder import ModelFolder, Problem, read
+from tools.rig.serve.folder import ModelFolder, read
 from tools.rig.serve.headers import Tensor
+from tools.rig.serve.problem import Problem
 from tools.rig.serve.shapes import Attention, Shape
 
 __all__ = ["ModelFolder", "Problem", "checks", "read"]

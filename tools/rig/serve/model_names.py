@@ -17,8 +17,8 @@ from typing import Any
 import regex as re
 
 from tools.rig.base.errors import quoted
-from tools.rig.serve.documents import Problem
 from tools.rig.serve.foreign import shown
+from tools.rig.serve.problem import Problem
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "model_names.json"
 

@@ -20,10 +20,11 @@ from tools.rig.base.state import StateRoot
 from tools.rig.host.gpu import Gpus
 from tools.rig.serve import flags, layers, ports, safe, shapes, volta
 from tools.rig.serve.flags import Read
-from tools.rig.serve.folder import ModelFolder, Problem
+from tools.rig.serve.folder import ModelFolder
 from tools.rig.serve.parser import Parser
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.presets import Preset
+from tools.rig.serve.problem import Problem
 from tools.rig.serve.server import LONGEST_NAME
 from tools.rig.serve.volta import Chosen, Rule
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tools.rig.base.errors import UsageError
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.foreign import shown
+from tools.rig.serve.problem import Problem
 
 HIGHEST = 65535
 USUAL = 8000

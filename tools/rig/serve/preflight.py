@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tools.rig.base.console import Console, size
+from tools.rig.base.console import size
 from tools.rig.base.errors import (
     CannotError,
     ExitCode,
@@ -24,9 +24,10 @@ from tools.rig.host.gpu import Card
 from tools.rig.host.memory import Memory
 from tools.rig.serve import capacity, host_room, ports, safe, variables, volta
 from tools.rig.serve import model as models
-from tools.rig.serve.folder import ModelFolder, Problem
+from tools.rig.serve.folder import ModelFolder
 from tools.rig.serve.parser import Parser
 from tools.rig.serve.planning import Planned
+from tools.rig.serve.problem import Problem
 
 SHM = Path("/dev/shm")
 MIB = 1 << 20
@@ -104,15 +105,6 @@ def check(
     found += [taken] if taken else []
     found += variables.problems({*env, *plan.env} - {*plan.unset}, parser)
     return [*planned.usage, *safe.of_key(plan.api_key_file)], found
-
-
-def show(console: Console, problems: Iterable[Problem]) -> None:
-    """Print what was found, the worst first."""
-    marks = {"error": "fail", "unknown": "unknown", "note": "warn"}
-    for problem in sorted(problems, key=lambda p: [*marks].index(p.level)):
-        console.mark(marks[problem.level], problem.what)
-        if problem.hint and problem.level != "note":
-            console.say(f"  hint: {problem.hint}")
 
 
 def verdict(usage: Iterable[Problem], problems: Iterable[Problem]) -> ExitCode:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tools.rig.serve import probe
 from tools.rig.serve.flags import Read
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.foreign import shown
 from tools.rig.serve.parser import Parser
+from tools.rig.serve.problem import Problem
 
 REFUSED = {
     "api_key": "everybody on this machine can read a key on a command line|"

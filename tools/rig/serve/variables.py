@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tools.rig.serve.flags import nearest
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Parser
+from tools.rig.serve.problem import Problem
 
 GONE = {
     "VLLM_USE_V1": "gone since vLLM 0.11.2, which has no other engine",

@@ -13,9 +13,9 @@ import regex as re
 from tools.rig.base.console import size
 from tools.rig.host.gpu import Card, Gpus
 from tools.rig.serve.flags import Read
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.foreign import shown
 from tools.rig.serve.parser import Parser
+from tools.rig.serve.problem import Problem
 
 SM = 70
 BACKEND = "FLASH_ATTN_V100"

@@ -14,12 +14,13 @@ from tools.rig.base.console import Console, table
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.host import gpu
 from tools.rig.host.gpu import Gpus
-from tools.rig.serve import amounts
+from tools.rig.serve import amounts, problem
 from tools.rig.serve import capacity as planning
 from tools.rig.serve import model as models
 from tools.rig.serve.capacity import Capacity, Options
-from tools.rig.serve.folder import ModelFolder, Problem
+from tools.rig.serve.folder import ModelFolder
 from tools.rig.serve.overhead import GIB
+from tools.rig.serve.problem import Problem
 
 TYPES = ("auto", "fp8_e5m2")
 """Caches that are compared where none is asked for: as the model, and the type of 8
@@ -63,7 +64,7 @@ class Report:
             "shards": len(self.model.shards),
             "fits": self.fits,
             "fits_with_tp": self.fitting or None,
-            "problems": [asdict(problem) for problem in self.problems],
+            "problems": [asdict(one) for one in self.problems],
             "plans": [plan.to_json() for plan in self.plans],
         }
 
@@ -158,7 +159,7 @@ def capacity(
             for kind in ((cache_dtype,) if cache_dtype else TYPES)
         )
     except CannotError:
-        _show_problems(console, problems)
+        problem.show(console, problems)
         raise
     fits = any(plan.fits for plan in plans)
     fitting = options.tensor if fits else _more(model, options, cache_dtype, sm)
@@ -231,7 +232,7 @@ def _show(console: Console, report: Report) -> None:
         console.say(line)
     for note in first.notes:
         console.say(f"note: {note}")
-    _show_problems(console, report.problems)
+    problem.show(console, report.problems)
     for sentence in first.cannot_know:
         console.mark("unknown", sentence)
     best = next((plan for plan in report.plans if plan.fits), first)
@@ -270,14 +271,6 @@ def _advise(console: Console, report: Report) -> None:
         console.say(f"hint: --tp {report.fitting}")
     elif not report.plans[0].fits and not report.fitting:
         console.say("hint: a model with fewer bits (AWQ), or cards with more memory")
-
-
-def _show_problems(console: Console, problems: tuple[Problem, ...]) -> None:
-    marks = {"error": "fail", "unknown": "unknown", "note": "warn"}
-    for problem in problems:
-        console.mark(marks[problem.level], problem.what)
-        if problem.hint and problem.level != "note":
-            console.say(f"  hint: {problem.hint}")
 
 
 def _gib(size: int) -> str:

@@ -27,13 +27,14 @@ from tools.rig.serve import (
     ports,
     preflight,
     presets,
+    problem,
     variables,
 )
 from tools.rig.serve import model as models
 from tools.rig.serve import record as records
-from tools.rig.serve.folder import Problem
 from tools.rig.serve.parser import Parser
 from tools.rig.serve.planning import Planned, Wish
+from tools.rig.serve.problem import Problem
 from tools.rig.steps import serve
 from tools.rig.steps.scene import Scene
 
@@ -171,7 +172,7 @@ def serve_tp2(
     for one in wish.presets:
         for line in one.lines(known):
             console.say(f"  {line}")
-    preflight.show(console, [*usage, *problems])
+    problem.show(console, [*usage, *problems])
     if show:
         return _shown(console, planned, known, usage, problems)
     preflight.refuse(usage, problems)
@@ -251,7 +252,7 @@ def _shown(
     every = [*usage, *problems]
     data = {
         "plan": plan.to_json(),
-        "problems": [asdict(problem) for problem in every],
+        "problems": [asdict(one) for one in every],
         "debug": hunt,
     }
     return Shown(data, preflight.verdict(usage, problems))
