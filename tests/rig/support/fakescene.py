@@ -123,6 +123,7 @@ class Stage:
         self.safe = GitSafeResult(False, {"GIT_X": "1"}, "accepts it", ())
         self.made_notes: tuple[str, ...] = ()
         self.users: tuple[User, ...] = ()
+        self.state = "ready"
         self.breaks = ""
         self.error: BaseException = StepFailed("broken")
 
@@ -136,6 +137,7 @@ class Stage:
             make_environment=self._environment,
             make_venv=self._venv,
             make_link=lambda *names: self._did("link", "", names),
+            inspect=lambda folder: (self.state, "3.12.4"),
             finish=functools.partial(generations.finish, files=_NoFlush()),
             plan_pair=lambda *args: self._did("plan pair", self.chosen),
             act_pair=self._pair,

@@ -45,6 +45,13 @@ class TestNothingNew:
         assert "unchanged" not in play.again(wheel_only=False)
         assert library.exists()
 
+    def test_python_gone(self, play: Series) -> None:
+        """One in force that does not work any more is not the same, and is replaced."""
+        first = play.build()
+        play.stage.state = "broken"
+        second = play.again()
+        assert "unchanged" not in second and play.active == second["id"] != first["id"]
+
     def test_other_commit(self, play: Series) -> None:
         """An overlay of another commit is another overlay."""
         play.build(wheel_only=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tools.rig.base import run
-from tools.rig.builds import cache_server, carried, generations, settle, uv
+from tools.rig.builds import cache_server, carried, generations, settle, survey, uv
 from tools.rig.builds.admission.client import Admission
 from tools.rig.guard import gate
 from tools.rig.host import git
@@ -27,6 +27,7 @@ class Tools:
     make_environment: Callable[..., Any] = settle.act
     make_venv: Callable[..., str] = settle.make
     make_link: Callable[..., str] = looks.make_link
+    inspect: Callable[..., tuple[str, str]] = survey.inspect
     finish: Callable[..., Any] = generations.finish
     plan_pair: Callable[..., Any] = toolkit.plan
     act_pair: Callable[..., Any] = toolkit.act

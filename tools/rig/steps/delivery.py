@@ -69,7 +69,8 @@ class Delivery:
         """Return what is there already and just the same, in force or not."""
         head = self.run.record.data["head"]
         version = self.toolkit.version
-        return generation.known(self.scene, built, self.todo.mode, version, head)
+        mode, inspect = self.todo.mode, self.use.inspect
+        return generation.known(self.scene, built, mode, version, head, inspect)
 
     def make(self, built: Path) -> tuple[Generation, VerifyReport | None]:
         """Make, fill and prove the new environment; nobody sees it yet.

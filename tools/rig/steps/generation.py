@@ -80,11 +80,17 @@ def libraries(
 
 
 def known(
-    found: Scene, built: Path, mode: str, toolkit: str, head: str
+    found: Scene,
+    built: Path,
+    mode: str,
+    toolkit: str,
+    head: str,
+    inspect: Callable[[Path], tuple[str, str]],
 ) -> Generation | None:
     """Return the generation that a new one would be just the same as.
 
-    It may be in force, or wait until it can be.
+    It may be in force, or wait until it can be. One whose Python went away, as with an
+    upgrade of the system, is not the same any more.
 
     Parameters
     ----------
@@ -92,6 +98,8 @@ def known(
         The new wheel.
     mode, toolkit, head
         What the new one would be made as, with, and of.
+    inspect
+        See :func:`tools.rig.builds.survey.inspect`.
     """
     wanted = (mode, toolkit, found.profile.name)
     for one in generations.listing(found.root, found.environment.name, sizes_s=0):
@@ -102,9 +110,10 @@ def known(
             continue
         # libraries may have been removed from the checkout, or put there by hand
         placed = ((m, found.checkout / path) for m, path in one.libraries)
-        if not one.active or (
+        whole = not one.active or (
             one.verified and all(wheel.holds(built, m, file) for m, file in placed)
-        ):
+        )
+        if whole and inspect(one.folder)[0] == "ready":
             return one
     return None
 
