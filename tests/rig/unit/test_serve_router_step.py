@@ -24,6 +24,7 @@ from tools.rig.serve import record as records
 from tools.rig.serve import router_check
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import nginx
+from tools.rig.serve.routers.nginx import Site
 from tools.rig.serve.shares import Shares
 from tools.rig.steps import serve_router as step
 from tools.rig.steps.serve_router import Routed, Wish
@@ -182,3 +183,14 @@ def test_nginx_is_asked(fp: FakeProcess, tmp_path: Path) -> None:
     fp.register(asked, returncode=NOT_STARTED)
     assert router_check.nginx_site(site).unknown
     assert os.fspath(site) in nginx.around(site, tmp_path)
+
+
+@pytest.mark.parametrize("kind", step.KINDS)
+def test_names_that_look_alike(desk: Desk, kind: str) -> None:
+    """Names that no file or setting can hold as they are do not meet there."""
+    names = ("模型", "千问", "a b", "a-b", "a_b")
+    done = [desk.write(kind, replace(ONE, name=name)) for name in names]
+    assert len({one.files[0] for one in done}) == len(names)
+    sites = [nginx.config([ONE], Site(name)).splitlines()[1] for name in names]
+    assert len({*sites}) == len(names)
+    assert sites[-1] == "upstream rig_a_b {"

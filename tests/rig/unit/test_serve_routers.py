@@ -126,7 +126,7 @@ def test_nginx_for_others() -> None:
     text = nginx.config([ONE], site)
     assert "listen [::]:443 ssl;" in text
     assert 'include "/k \\"x\\"";' in text
-    assert "if ($rig_a_b_known = 0) {" in text
+    assert "if ($rig_a_b_c8687a08_known = 0) {" in text
     assert "deny all" not in text
 
 

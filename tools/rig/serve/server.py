@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import regex as re
 
 from tools.rig.host import processes
 from tools.rig.serve import ports, record_file
@@ -139,6 +142,25 @@ _OF_PLAN: Mapping[str, Any] = {
 @functools.lru_cache(maxsize=1)
 def _kinds() -> Mapping[str, Any]:
     return typing.get_type_hints(ServerRecord)
+
+
+def plain_name(name: str, filler: str = "-") -> str:
+    """Return a name in signs that files, units and routers of others all take.
+
+    What is replaced or cut is told apart by a hash: names in Chinese letters would all
+    look alike.
+
+    Parameters
+    ----------
+    filler
+        What stands for any other sign; ``_`` for dots and dashes too.
+    """
+    other = "[^A-Za-z0-9_]" if filler == "_" else "[^A-Za-z0-9_.-]"
+    plain = re.sub(other, filler, name)
+    if plain != name or len(plain) > 100:
+        digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
+        plain = f"{plain[:80]}{filler}{digest[:8]}"
+    return str(plain)
 
 
 def parsed(data: object) -> ServerRecord | None:

@@ -7,16 +7,14 @@ Text alone: nothing is installed or started from here.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import regex as re
 
 from tools.rig.base import redact
 from tools.rig.base.errors import CannotError, UsageError
 from tools.rig.serve import unit_text
 from tools.rig.serve.safe import is_loopback
+from tools.rig.serve.server import plain_name
 from tools.rig.serve.unit_text import Launcher as Launcher
 from tools.rig.serve.unit_text import Wish as Wish
 
@@ -68,15 +66,8 @@ def plan(wish: Wish) -> Units:
 
 
 def unit_name(name: str) -> str:
-    """Return the name of a server's units without the ending.
-
-    What systemd does not take in a name is replaced, and a hash keeps two such names
-    apart.
-    """
-    plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)
-    if plain != name or len(plain) > 100:
-        plain = f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
-    return f"rig-{plain}"
+    """Return the name of a server's units without the ending."""
+    return f"rig-{plain_name(name)}"
 
 
 def _check(wish: Wish) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import regex as re
-
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
 from tools.rig.base.state import StateRoot
@@ -22,6 +20,7 @@ from tools.rig.serve.record import ServerRecord
 from tools.rig.serve.router_check import Checked
 from tools.rig.serve.routers import backend, llama_swap
 from tools.rig.serve.routers.backend import Backend
+from tools.rig.serve.server import plain_name
 from tools.rig.serve.shares import Shares, Tenant
 from tools.rig.steps import routing
 from tools.rig.steps.routing import KINDS as KINDS
@@ -134,7 +133,7 @@ def serve_router(
     backend.check_port(wish.host, wish.port, backends, first)
     # as a whole path: the check reads it from a folder of its own
     folder = output.absolute() if output else root.make(root.path / "routers")
-    label = str(re.sub(r"[^A-Za-z0-9_.-]", "-", wish.name or backends[0].name))
+    label = plain_name(wish.name or backends[0].name)
     planned = None
     if wish.memory:
         planned = (share or plan_shares)(backends, wish.memory)

@@ -20,6 +20,7 @@ import regex as re
 from tools.rig.base.errors import UsageError
 from tools.rig.serve import ports
 from tools.rig.serve.routers.backend import Backend
+from tools.rig.serve.server import plain_name
 
 READ_S = 3600
 """Seconds between two pieces of an answer; a long prompt comes before the first."""
@@ -80,7 +81,7 @@ def config(backends: Sequence[Backend], site: Site) -> str:
             "TLS wants a certificate and its key",
             hint="--certificate FILE --certificate-key FILE",
         )
-    label = re.sub(r"[^A-Za-z0-9_]", "_", site.name)
+    label = plain_name(site.name, "_")
     lines = [
         "# Written by serve-router; nginx reads it inside http { }.",
         *_upstream(backends, label),
