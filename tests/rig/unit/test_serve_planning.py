@@ -51,7 +51,13 @@ def test_the_words_behind_win(desk: Desk) -> None:
     plan = planned.plan
     assert (plan.tensor, plan.port, plan.host) == (1, 9001, "::1")
     assert (plan.served_name, plan.name, plan.drain_s) == ("a", "a", 9)
-    assert desk.plan("--served-model-name", "a" * 200).plan.name == "a" * 120
+    for served, name in (
+        ("a" * 200, "a" * 120),
+        ("模型 3", "模型-3"),
+        ("模" * 50, "模" * 40),
+        ("/..", "server"),
+    ):
+        assert desk.plan("--served-model-name", served).plan.name == name
     assert plan.cards == (0,)
     assert "half" not in words(planned) and "8000" not in words(planned)
     assert not any("bfloat16" in note for note in plan.notes)

@@ -35,7 +35,7 @@ DRAIN_S = 0
 of the server's own also serves other ways to stop it, and makes a stop some 10 s longer
 (seen in vLLM 0.32: workers then end only when they are told a second time)."""
 
-_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NO_NAME = re.compile(r"[^\w.-]+")
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,8 @@ def plan(
     usage += wrong
     notes += more
     served = _value(options, "served_model_name", _folder_name(wish.model))
-    # ASCII alone is left of it, a letter a byte
-    short = _NO_NAME.sub("-", served).strip(".-")[:LONGEST_NAME]
-    name = wish.name or short or "server"
+    short = _NO_NAME.sub("-", served).strip(".-").encode(errors="ignore")
+    name = wish.name or short[:LONGEST_NAME].decode(errors="ignore") or "server"
     words = [word for given in options.given for word in given.words]
     python = wish.environment / "bin" / "python"
     made = ServePlan(
