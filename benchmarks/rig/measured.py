@@ -33,7 +33,9 @@ def keep(record: dict[str, Any], machine: str) -> dict[str, Any]:
     kept = {name: record[name] for name in _KEPT}
     kept["machine"] = machine
     kept["sittings"] = record.get("sittings", [record["seconds"]])
-    kept["jobs"] = record["plan"]["jobs"]
+    # ninja's own number counts those that wait for room
+    plan = record["plan"]
+    kept["jobs"] = plan.get("compiles_at_once", plan["jobs"])
     toolchain = re.sub(r" (?:in|\()\s?/[^ ;)]*\)?", "", record["plan"]["toolchain"])
     kept["toolchain"] = toolchain
     kept["libraries"] = [
@@ -52,9 +54,13 @@ def joined(records: list[dict[str, Any]]) -> dict[str, Any]:
     last = dict(records[-1])
     held: dict[str, int] = {}
     for record in records:
-        for name, size in record["peaks"]["objects_bytes"].items():
+        sampled = {o["output"]: o["peak_bytes"] for o in record["objects"]}
+        # the first builds kept them beside the other peaks
+        sampled |= record["peaks"].get("objects_bytes", {})
+        for name, size in sampled.items():
             short = name.removeprefix(f"{record['checkout']}/")
-            held[short] = max(size, held.get(short, 0))
+            if size is not None:
+                held[short] = max(size, held.get(short, 0))
     last["objects"] = [
         {**one, "peak_bytes": held.get(one["output"], one["peak_bytes"])}
         for one in last["objects"]

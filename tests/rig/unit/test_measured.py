@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tools.rig.builds.meter import Peaks
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -87,6 +89,25 @@ def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
     assert made["peaks"]["total_bytes"] == 9
     assert measured._sittings(made) == " in 2 runs (1.0 min, 0.5 min)"
     assert measured._sittings({"sittings": [3]}) == ""
+
+
+def test_a_record_of_today(measured: ModuleType) -> None:
+    """Peaks stand beside the objects; compiles at once are not all that ninja starts."""
+
+    def run(**held: int | None) -> dict[str, Any]:
+        objects = [
+            {"output": f"{name}.o", "start_s": 0, "end_s": 1, "peak_bytes": size}
+            for name, size in held.items()
+        ]
+        told = {"objects": objects, "peaks": Peaks(9, 5, "cicc").to_json()}
+        return {**told, "seconds": 60.0, "checkout": "/c"}
+
+    made = measured.joined([run(a=3, b=None), run(a=None, b=4)])
+    assert [one["peak_bytes"] for one in made["objects"]] == [3, 4]
+    made |= {name: "" for name in measured._KEPT if name not in made}
+    made["plan"] = {"jobs": 40, "compiles_at_once": 2, "toolchain": "CUDA 12.4"}
+    made["verify"] = {"libraries": []}
+    assert measured.keep(made, "a machine")["jobs"] == 2
 
 
 def test_memory_over_time(measured: ModuleType) -> None:
