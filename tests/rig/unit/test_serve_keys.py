@@ -92,3 +92,9 @@ def test_whose_key_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert probe.key_fault(record, "gone", no) == ""
     record.api_key_file = None
     assert probe.key_fault(record, "", no) == ""
+
+
+def test_an_answer_that_is_no_json() -> None:
+    """Whatever a server sends for JSON, it is an answer without text and no crash."""
+    for body in (b"", b"{", b"\xff", b"[" * 200_000):
+        assert probe.Answer(200, body).json() is None

@@ -52,7 +52,7 @@ class Answer:
         """Return the parsed body, or None."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 
