@@ -28,6 +28,7 @@ from tools.rig.steps import (
     serve_unit,
     serving,
 )
+from tools.rig.tasks import serving as tasks
 
 CLI = {"profile": "", "source": ""}
 
@@ -244,3 +245,10 @@ def test_words_behind_a_dash() -> None:
     assert found == [*words, '--rest=["--x", "{\\"a b\\": 1}"]']
     assert typed.rest_as_flag(words, argv[:4], ("serve-tp2",), "--rest") == words
     assert typed.rest_as_flag(["plan"], argv, ("serve-tp2",), "--rest") == ["plan"]
+
+
+def test_letters_of_the_log() -> None:
+    """The log is followed by the letter that ``tail`` has for it."""
+    found = {one.name: one.names for one in tasks.serve_logs.get_arguments()}
+    assert found["follow"] == ("follow", "f")
+    assert found["name"] == ("name", "n")
