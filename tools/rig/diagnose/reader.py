@@ -55,7 +55,7 @@ def opened(name: str) -> Iterator[IO[bytes]]:
         return
     path = Path(name)
     try:
-        # never a pipe or a device by accident: they are read as they come
+        # also a pipe, as shells make of <(COMMAND): it is read as it comes
         with path.open("rb") as plain:
             yield plain
     except IsADirectoryError as exc:
