@@ -92,7 +92,7 @@ def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
 
 
 def test_a_record_of_today(measured: ModuleType) -> None:
-    """Peaks stand beside the objects; compiles at once are not all that ninja starts."""
+    """Peaks stand beside the objects; ninja starts more than compile at once."""
 
     def run(**held: int | None) -> dict[str, Any]:
         objects = [
