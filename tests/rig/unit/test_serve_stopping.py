@@ -57,7 +57,8 @@ def test_deaf_server_is_killed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     record = desk.record()
     gone = serve_stop(desk.console, desk.root)
     assert record.pid in gone.killed
-    assert "killing PID" in desk.said.getvalue()
+    assert f"killing PID {record.pid} " in desk.said.getvalue()
+    assert f"PID {record.session} " not in desk.said.getvalue()
     assert survivors([record.pid, record.session], 2) == []
 
 

@@ -224,7 +224,7 @@ def _end(record: ServerRecord, drain: float | None, say: Say) -> list[int]:
         time.sleep(_LOOK_S)
     if not left:
         return []
-    say(f"killing {', '.join(f'PID {m.pid} ({m.name})' for m in left)}")
+    say(f"killing {', '.join(f'PID {m.pid} ({m.name})' for m in _first(left))}")
     return _kill(record)
 
 
@@ -232,8 +232,7 @@ def _kill(record: ServerRecord) -> list[int]:
     killed: set[int] = set()
     deadline = time.monotonic() + KILL_S
     while left := _left(record):
-        # the keeper last: it writes down how it was
-        first = [m for m in left if m.role != "keeper"] or left
+        first = _first(left)
         members.tell(first, signal.SIGKILL)
         killed.update(m.pid for m in first if m.role != "keeper")
         if time.monotonic() >= deadline:
@@ -245,6 +244,11 @@ def _kill(record: ServerRecord) -> list[int]:
             )
         time.sleep(_LOOK_S)
     return sorted(killed)
+
+
+def _first(left: list[Member]) -> list[Member]:
+    """Return who is killed now: the keeper last, since it writes down how it was."""
+    return [m for m in left if m.role != "keeper"] or left
 
 
 def _left(record: ServerRecord) -> list[Member]:
