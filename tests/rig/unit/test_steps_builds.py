@@ -52,6 +52,16 @@ class TestList:
         assert "in use: 87221 vllm serve" in said and "done (wheel)" in said
         assert json.loads(json.dumps(list(rows.values())))
 
+    def test_same_as_a_kept_one(self, play: Series) -> None:
+        """A build that took one which was there has none that could be removed."""
+        play.build()
+        last = play.build()["id"]
+        play.activate()
+        again = play.again()
+        rows = {row["id"]: row for row in self.rows(play)}
+        assert again["generation"] == last and rows[last]["state"] == "active"
+        assert rows[again["id"]]["state"] == ""
+
     def test_of_one_checkout(self, play: Series) -> None:
         """Only its builds are listed, those that failed early as well."""
         name = play.build()["id"]

@@ -146,6 +146,7 @@ class Build:
             self.console.say(f"  {same.id} is just the same, and is taken")
             remove_made(todo.wheels)
             made, proved = same, None
+        self.record.update(generation=made.id)
         try:
             report, over = way.switch(made, proved)
         except InUseError:
@@ -245,7 +246,6 @@ class Build:
 
     def _done(self, made: Generation, report: VerifyReport) -> None:
         self.run.done(
-            generation=made.id,
             wheel=made.wheel,
             version=made.version,
             verify=report.to_json(),

@@ -147,8 +147,10 @@ def _row(
     row["checkout"] = str(its.get("checkout") or (one.checkout if one else ""))
     if one is None:
         if row.get("mode") or row.get("plan"):
-            gone = row.get("result") in ("done", "kept") and not row.get("unchanged")
-            row["state"] = "removed" if gone else ""
+            # one that was just the same as another made none of its own
+            own = its.get("generation") in (None, its.get("id"))
+            was = row.get("result") in ("done", "kept") and not row.get("unchanged")
+            row["state"] = "removed" if was and own else ""
         return row
     seen = by.get(one.id)
     row["generation"] = one.to_json()
