@@ -176,6 +176,10 @@ class TestWritten:
         assert args[1:3] == ("plan of /m at ", planned.root)
         assert args[3] == ["--model", "/m", "--name", "x"] and args[4] == ("--a",)
         assert given["user"] and given["output"] == Path("/out")
+        assert given["ready_s"] == 1800
+        words["timeout"] = "7200"
+        serving.serve_unit(planned.console, words, "", **how, **CLI)
+        assert planned.calls[-1][1]["ready_s"] == 7200
 
     def test_unit_of_no_preset(self, desk: Desk) -> None:
         """Asked for the presets, the task for units lists them and writes nothing."""

@@ -13,6 +13,9 @@ from typing import Any
 
 from tools.rig.base import redact
 
+READY_S = 1800
+"""Seconds that a server may take until it is ready, where nobody says otherwise."""
+
 
 @dataclass(frozen=True)
 class ServePlan:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tools.rig.serve import hardening, stop
 from tools.rig.serve.hardening import Sandbox, word, words
-from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.plan import READY_S, ServePlan
 from tools.rig.serve.safe import is_loopback
 
 _STEPS = 254
@@ -80,7 +80,7 @@ class Wish:
     namespaces: bool = True
     extra: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    ready_s: int = 1800
+    ready_s: int = READY_S
     systemd: int | None = None
 
 

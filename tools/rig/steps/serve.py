@@ -18,11 +18,8 @@ from tools.rig.host import gpu
 from tools.rig.serve import cards, ending, life, members, ports, probe, stop
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower
-from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.plan import READY_S, ServePlan
 from tools.rig.serve.record import ServerRecord
-
-READY_S = 1800.0
-"""Seconds that a server may take until it is ready."""
 
 _LOOK_S = 0.25
 _BY_OTHERS = "stopped by serve-stop"

@@ -33,6 +33,7 @@ from tools.rig.serve import (
 from tools.rig.serve import model as models
 from tools.rig.serve import record as records
 from tools.rig.serve.parser import Parser
+from tools.rig.serve.plan import READY_S
 from tools.rig.serve.planning import Planned, Wish
 from tools.rig.serve.problem import Problem
 from tools.rig.steps import serve
@@ -148,7 +149,7 @@ def serve_tp2(
         insecure=insecure,
         drain_s=_seconds("drain", drain) if drain else planning.DRAIN_S,
     )
-    patience = _seconds("timeout", timeout or "0") or int(serve.READY_S)
+    patience = _seconds("timeout", timeout or "0") or READY_S
     folder = models.read(wish.model)
     with console.step("asking vLLM for its options"):
         known = ask.ask(place / "bin" / "python", root, env=env)

@@ -19,7 +19,7 @@ from tools.rig.base.state import StateRoot, write_text
 from tools.rig.host import systemd
 from tools.rig.host.systemd import Systemd
 from tools.rig.serve import hardening, reach, unit_check, unit_notes, unit_text, units
-from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.plan import READY_S, ServePlan
 from tools.rig.serve.reach import Need, Reached
 from tools.rig.serve.unit_check import Checked
 from tools.rig.serve.units import Launcher, Units, Wish
@@ -110,7 +110,7 @@ def serve_unit(
     user: bool = False,
     run_as: str = "",
     output: Path | None = None,
-    ready_s: int = 1800,
+    ready_s: int = READY_S,
     env: Mapping[str, str] | None = None,
     ask: Callable[[], Systemd] = systemd.read,
     check: Callable[..., Checked] = unit_check.check,

@@ -19,7 +19,7 @@ from tools.rig.base.state import StateRoot
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.place import GIB
 from tools.rig.builds.target import HERE
-from tools.rig.serve.plan import ServePlan
+from tools.rig.serve.plan import READY_S, ServePlan
 from tools.rig.steps import commands
 from tools.rig.steps.scene import Scene
 
@@ -104,6 +104,7 @@ def serve_unit(
     plan, root = _planned(console, typed, rest, cli)
     options = step.typed({**typed, **cli})
     file = _file(output)
+    patience = int(_seconds("timeout", str(typed.get("timeout") or "")))
     return step.serve_unit(
         console,
         plan,
@@ -114,6 +115,8 @@ def serve_unit(
         user=user,
         run_as=run_as,
         output=file,
+        # loads that fail slowly must still be too many in its window
+        ready_s=patience or READY_S,
     )
 
 

@@ -17,15 +17,13 @@ from typing import Any
 
 from tools.rig.base.errors import UsageError
 from tools.rig.serve import stop
+from tools.rig.serve.plan import READY_S
 from tools.rig.serve.routers import yaml
 from tools.rig.serve.routers.backend import KEY as KEY
 from tools.rig.serve.routers.backend import Backend, has_option, with_option
 
 FIRST_PORT = 5800
 """The first of the ports that it gives to models."""
-
-LOAD_S = 1800
-"""Seconds that a model may take to load; llama-swap's own 120 are for small ones."""
 
 PARALLEL = 256
 """Requests of a model at once; llama-swap's own limit of 10 would answer 429 long
@@ -72,7 +70,8 @@ def config(
             )
         models[one.name] = _model(one, shares, idle_s)
     data: dict[str, Any] = {
-        "healthCheckTimeout": LOAD_S,
+        # its own 120 seconds are for small models
+        "healthCheckTimeout": READY_S,
         "unloadTimeout": int(stop.GRACE_S) + max(one.drain_s for one in backends) + 5,
         "startPort": FIRST_PORT,
         "logLevel": "info",
