@@ -264,6 +264,9 @@ def test_presets_are_listed(desk: Desk) -> None:
         ({"preset": "none"}, "no preset none"),
         ({"name": "../up"}, "cannot be called"),
         ({"api_key_file": "/no/such/key"}, "no key in /no/such/key"),
+        ({"model": "~nobody-here/m"}, "no home folder of that name"),
+        ({"environment": "~nobody-here/v"}, "no home folder of that name"),
+        ({"api_key_file": "~nobody-here/k"}, "no home folder of that name"),
     ],
 )
 def test_what_was_typed_wrong(desk: Desk, how: dict[str, str], what: str) -> None:

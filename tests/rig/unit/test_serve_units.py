@@ -374,6 +374,8 @@ def test_options_are_typed_again(tmp_path: Path) -> None:
         *("--model", f"{tmp_path}/qwen", "--tp", "2", "--insecure"),
         *("--preset", "a", "--preset", "b", "--served-name=-m"),
     ]
+    odd = step.typed({"source": "~nobody-here/x"}, tmp_path)
+    assert odd == ["--source", f"{tmp_path}/~nobody-here/x"]
 
 
 def test_launcher() -> None:

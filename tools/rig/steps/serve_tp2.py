@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, UsageError
-from tools.rig.base.paths import checked_path
+from tools.rig.base.paths import typed_path
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations
 from tools.rig.host import gpu
@@ -135,7 +135,7 @@ def serve_tp2(
         raise UsageError("which model?", hint="invoke serve-tp2 --model FOLDER")
     place = _environment(environment, scene)
     wish = Wish(
-        model=checked_path(model).expanduser().absolute(),
+        model=typed_path(model),
         environment=place,
         tensor=amounts.whole("tp", tp, 1, RANKS) if tp else None,
         pipeline=amounts.whole("pp", pp, 1, RANKS) if pp else None,
@@ -212,7 +212,7 @@ def _environment(named: str, scene: Scene | None) -> Path:
     So a switch of environments never changes what a running server loads next.
     """
     if named:
-        path = checked_path(named).expanduser()
+        path = typed_path(named)
     elif scene is not None:
         path = scene.environment
     else:
@@ -260,7 +260,7 @@ def _shown(
 
 
 def _file(word: str) -> Path | None:
-    return checked_path(word).expanduser().absolute() if word else None
+    return typed_path(word) if word else None
 
 
 def _seconds(flag: str, word: str) -> int:

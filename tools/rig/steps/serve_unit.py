@@ -90,9 +90,8 @@ def typed(values: Mapping[str, object], folder: Path | None = None) -> list[str]
                 words.append(flag)
                 continue
             is_path = isinstance(one, Path) or name in _PATHS
-            at = (
-                (folder or Path.cwd()) / Path(str(one)).expanduser() if is_path else one
-            )
+            home = os.path.expanduser(str(one))
+            at = (folder or Path.cwd()) / home if is_path else one
             value = os.path.normpath(str(at)) if is_path else str(at)
             # what begins with a dash would be taken for an option
             words += [f"{flag}={value}"] if value[:1] == "-" else [flag, value]
