@@ -140,7 +140,8 @@ def test_folder_of_somebody_else() -> None:
         os.chmod(name, 0o755)
         desk = Desk(StateRoot(Path(name) / "root"), io.StringIO())
         folder = desk.root.make(records.folder(desk.root))
-        (folder / ".start.lock").touch()
+        # nobody may not write to the folder, and the file is made by who may
+        (folder / ".start.lock").touch(0o600)
 
         def start() -> list[str]:
             try:
@@ -152,6 +153,15 @@ def test_folder_of_somebody_else() -> None:
         said = "\n".join(as_nobody(start))
         assert f"cannot lock {folder}/.start.lock: Permission denied" in said
         assert f"hint: ls -ld {folder}/.start.lock {folder}" in said
+        (folder / ".start.lock").unlink()
+        with life._alone(desk.root):
+            folder.chmod(0o777)
+
+        def lock() -> bool:
+            with life._alone(desk.root):
+                return True
+
+        assert as_nobody(lock)
         assert records.listing(desk.root) == []
 
 

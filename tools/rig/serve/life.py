@@ -225,7 +225,10 @@ def _alone(root: StateRoot) -> Iterator[None]:
         When the lock file cannot be opened, or its disk knows no locks.
     """
     lock_file = records.folder(root) / ".start.lock"
-    lock = filelock.FileLock(lock_file, timeout=_LOCK_S, fallback_to_soft=False)
+    # where several users share the folder, each of them locks the one file
+    lock = filelock.FileLock(
+        lock_file, timeout=_LOCK_S, mode=0o666, fallback_to_soft=False
+    )
     try:
         lock.acquire()
     except filelock.Timeout as exc:
