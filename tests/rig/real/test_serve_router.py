@@ -16,7 +16,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +214,33 @@ def test_litellm_routes_by_model(front: Front) -> None:
         assert stream.rest() == [*WORDS[1:]]
     assert [len(one.asked) for one in (alpha, beta)] == [1, 1]
     assert KEY not in Path(done.files[0]).read_text()
+
+
+@pytest.mark.parametrize("names", [("a-b", "a_b"), ("é", "è")])
+def test_litellm_tells_each_server_its_own_key(
+    front: Front, names: tuple[str, str]
+) -> None:
+    """Servers whose names look alike in a variable are asked with a key each."""
+    servers = [StandIn(name) for name in names]
+    files = [front.folder / f"key{n}" for n in (1, 2)]
+    for file in files:
+        file.write_text(f"sesame-of-{file.name}\n")
+        file.chmod(0o600)
+    known = [
+        replace(of(one), api_key_file=file)
+        for one, file in zip(servers, files, strict=True)
+    ]
+    done = front.write("litellm", known)
+    argv = litellm.command(done.files[0], "127.0.0.1", front.port)
+    env = {k: file.read_text().strip() for k, file in litellm.keys(known).items()}
+    log = front.folder / "litellm.log"
+    with serving(*servers), proxies.litellm_running(argv, front.port, env, log):
+        for one in servers:
+            assert Stream(front.port, one.model).rest() == [*WORDS]
+    assert [one.keys for one in servers] == [
+        ["Bearer sesame-of-key1"],
+        ["Bearer sesame-of-key2"],
+    ]
 
 
 def test_llama_swap_by_its_rules(front: Front) -> None:

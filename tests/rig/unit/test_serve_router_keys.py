@@ -26,7 +26,7 @@ from tools.rig.steps.routing import Wish
 ONE = replace(backend.of_plan(PLAN), api_key_file=Path("/keys/a"))
 
 
-@pytest.mark.parametrize("names", [("模型", "千问"), ("qwen", "qwen"), ("a-b", "a_b")])
+@pytest.mark.parametrize("names", [("é", "è"), ("qwen", "qwen"), ("a-b", "a_b")])
 def test_servers_with_keys_of_their_own(tmp_path: Path, names: tuple[str, str]) -> None:
     """Names that make one variable, and replicas, do not get each other's keys."""
     first, second = names
@@ -118,3 +118,12 @@ def test_a_key_that_others_can_read(tmp_path: Path, kind: str) -> None:
             Wish(kind, api_key_file=key),
         )
     assert f"openssl rand -hex 32 > {key}" in caught.value.hint
+
+
+@pytest.mark.parametrize("how", [{"name": "模型"}, {"served_name": "模型"}])
+def test_names_that_litellm_cannot_say(tmp_path: Path, how: dict[str, str]) -> None:
+    """A name that no header holds is refused: each request would fail with 500."""
+    file = tmp_path / "x.yaml"
+    with pytest.raises(UsageError, match="cannot serve a model called 模型"):
+        routing.write_litellm([replace(ONE, **how)], Wish("litellm"), file, None)
+    assert not file.exists()

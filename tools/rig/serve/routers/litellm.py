@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools.rig.base.errors import UsageError
+from tools.rig.serve.foreign import shown
 from tools.rig.serve.routers import yaml
 from tools.rig.serve.routers.backend import KEY as KEY
 from tools.rig.serve.routers.backend import Backend
@@ -38,7 +40,13 @@ def config(backends: Sequence[Backend], *, key: bool = False) -> str:
     key
         Clients must send a key, which LiteLLM reads from its variable
         ``RIG_ROUTER_KEY``.
+
+    Raises
+    ------
+    UsageError
+        When a name cannot stand in a header of its answers.
     """
+    _check_names(backends)
     several = max(Counter(one.name for one in backends).values()) > 1
     variables = {file: name for name, file in keys(backends).items()}
     data: dict[str, Any] = {
@@ -85,6 +93,20 @@ def command(file: str, host: str, port: int) -> list[str]:
     words = ["litellm", "--config", file, "--host", host, "--port", str(port)]
     env = [f"{k}={v}" for k, v in ENVIRONMENT.items()]
     return ["env", *env, *words]
+
+
+def _check_names(backends: Sequence[Backend]) -> None:
+    """Refuse what LiteLLM answers each request with 500 for (seen in 1.108.7)."""
+    for name in (name for one in backends for name in (one.name, one.served_name)):
+        try:
+            name.encode("latin-1")
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"LiteLLM cannot serve a model called {shown(name)}",
+                usual="It writes the name into headers of its answers, which hold no "
+                "such letters, and each request fails.",
+                hint="invoke serve-tp2 with --served-name qwen",
+            ) from None
 
 
 def _model(one: Backend, variables: Mapping[Path, str]) -> dict[str, Any]:
