@@ -56,6 +56,28 @@ def test_step_says_what_would_fit(tmp_path: Path) -> None:
     assert "fewer bits" in text
 
 
+def test_step_says_which_context_would_fit(tmp_path: Path) -> None:
+    """Where only the context that was asked for is too long, a shorter one is named."""
+    report, text = shown(write(tmp_path), max_len="999999999")
+    longest = report.plans[0].longest
+    assert report.exit_code == ExitCode.CANNOT and longest > 0
+    assert text.endswith(f"hint: --max-len {longest}\n")
+    assert shown(tmp_path, max_len=str(longest))[0].fits
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [({"pp": "99"}, "or fewer"), ({"utilisation": "2"}, "--utilisation 0.92")],
+)
+def test_step_says_what_could_be(
+    tmp_path: Path, words: dict[str, str], hint: str
+) -> None:
+    """An option that cannot be is told with one that can."""
+    with pytest.raises(UsageError) as caught:
+        shown(write(tmp_path), **words)
+    assert hint in caught.value.hint
+
+
 def test_step_with_a_broken_model(tmp_path: Path) -> None:
     """What is missing makes it unfit, and is said with a hint."""
     write(tmp_path, shards=2)

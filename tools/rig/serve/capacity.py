@@ -225,9 +225,13 @@ def rules_of(shape: Shape, options: Options) -> Rules:
 
 def _shape(model: ModelFolder, options: Options) -> Shape:
     if options.tensor < 1 or options.pipeline < 1 or options.memory <= 0:
-        raise UsageError("cards and their memory are counted from 1")
+        hint = "--memory 16 --tp 2 --pp 1"
+        raise UsageError("cards and their memory are counted from 1", hint=hint)
     if not 0 < options.utilisation <= 1:
-        raise UsageError("--utilisation is a share of the memory: above 0, at most 1")
+        raise UsageError(
+            "--utilisation is a share of the memory: above 0, at most 1",
+            hint=f"--utilisation {UTILISATION}",
+        )
     if not model.config:
         problem = model.problems[0]
         raise CannotError(f"{problem.what}: nothing can be told", hint=problem.hint)
@@ -238,7 +242,8 @@ def _shape(model: ModelFolder, options: Options) -> Shape:
     shape = shapes.read(model.config)
     if options.pipeline > len(shape.layers):
         raise UsageError(
-            f"{len(shape.layers)} layers cannot be shared by so many cards"
+            f"{len(shape.layers)} layers cannot be shared by {options.pipeline} stages",
+            hint=f"--pp {len(shape.layers)} or fewer",
         )
     return shape
 

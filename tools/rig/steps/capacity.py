@@ -270,7 +270,11 @@ def _advise(console: Console, report: Report) -> None:
     if report.fitting > options.tensor:
         console.say(f"hint: --tp {report.fitting}")
     elif not report.plans[0].fits and not report.fitting:
-        console.say("hint: a model with fewer bits (AWQ), or cards with more memory")
+        longest = max(plan.longest for plan in report.plans)
+        # where some context goes in, what was asked for is too much
+        much = options.max_len and longest
+        less = "a model with fewer bits (AWQ), or cards with more memory"
+        console.say(f"hint: {f'--max-len {longest}' if much else less}")
 
 
 def _gib(size: int) -> str:
