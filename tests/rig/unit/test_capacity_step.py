@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.rig.support.made_model import llama_tensors, write
+from tests.rig.support.made_model import LLAMA, llama_tensors, write
 from tests.rig.support.one_card import BIG, CARD, GIB
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError, ExitCode, UsageError
 from tools.rig.host.gpu import Card, Gpus
+from tools.rig.serve import model as models
 from tools.rig.steps import capacity as step
 
 
@@ -76,6 +77,18 @@ def test_step_says_what_could_be(
     with pytest.raises(UsageError) as caught:
         shown(write(tmp_path), **words)
     assert hint in caught.value.hint
+
+
+def test_step_names_the_file_that_says_too_little(tmp_path: Path) -> None:
+    """Numbers that are missing or none are told with the file that should have them."""
+    for value in ("many", None):
+        path = write(tmp_path, {**LLAMA, "num_hidden_layers": value})
+        with pytest.raises(CannotError) as caught:
+            shown(path)
+        assert caught.value.hint == f"cat {tmp_path}/config.json"
+        what = caught.value.what
+        [problem] = [p for p in models.checks(models.read(path)) if p.what == what]
+        assert problem.hint == caught.value.hint
 
 
 def test_step_with_a_broken_model(tmp_path: Path) -> None:

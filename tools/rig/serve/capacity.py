@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tools.rig.base.errors import CannotError, UsageError
+from tools.rig.base.errors import CannotError, UsageError, quoted
 from tools.rig.serve import cache, overhead, shapes, weights
 from tools.rig.serve.cache import Layout, Rules
 from tools.rig.serve.folder import ModelFolder
@@ -225,8 +225,7 @@ def rules_of(shape: Shape, options: Options) -> Rules:
 
 def _shape(model: ModelFolder, options: Options) -> Shape:
     if options.tensor < 1 or options.pipeline < 1 or options.memory <= 0:
-        hint = "--memory 16 --tp 2 --pp 1"
-        raise UsageError("cards and their memory are counted from 1", hint=hint)
+        raise UsageError("cards and their memory are counted from 1", hint="--tp 1")
     if not 0 < options.utilisation <= 1:
         raise UsageError(
             "--utilisation is a share of the memory: above 0, at most 1",
@@ -239,7 +238,11 @@ def _shape(model: ModelFolder, options: Options) -> Shape:
         what = [p for p in model.problems if "weight" in p.what or "GGUF" in p.what]
         said = what[0] if what else model.problems[0]
         raise CannotError(f"the sizes of the weights: {said.what}", hint=said.hint)
-    shape = shapes.read(model.config)
+    try:
+        shape = shapes.read(model.config)
+    except CannotError as exc:
+        exc.hint = exc.hint or f"cat {quoted(model.path / 'config.json')}"
+        raise
     if options.pipeline > len(shape.layers):
         raise UsageError(
             f"{len(shape.layers)} layers cannot be shared by {options.pipeline} stages",

@@ -94,7 +94,8 @@ def tokenizers(path: Path, names: list[str]) -> list[Problem]:
             try:
                 with opened(path / name) as stream:
                     if not stream.read(1):
-                        found.append(Problem(f"{path / name} is empty"))
+                        what = f"{path / name} is empty"
+                        found.append(Problem(what, "download it again"))
             except OSError as exc:
                 found.append(unreadable(path / name, exc))
     return found

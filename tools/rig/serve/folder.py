@@ -195,7 +195,8 @@ def _against_index(
     return [
         Problem(
             f"shard {file} lacks {len(gone)} tensor(s) that {INDEX} says it has, "
-            f"{shown(gone[0])} first: index and shards are not of one download"
+            f"{shown(gone[0])} first: index and shards are not of one download",
+            "download the model again",
         )
         for file, gone in lost.items()
     ]

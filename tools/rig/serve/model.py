@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
-from tools.rig.base.errors import CannotError
+from tools.rig.base.errors import CannotError, quoted
 from tools.rig.serve import model_names, quantisation, shapes, weights
 from tools.rig.serve.folder import ModelFolder, read
 from tools.rig.serve.headers import Tensor
@@ -48,7 +47,8 @@ def checks(
     try:
         shape = shapes.read(model.config)
     except CannotError as exc:
-        return [*found, Problem(exc.what, exc.hint)]
+        look = f"cat {quoted(model.path / 'config.json')}"
+        return [*found, Problem(exc.what, exc.hint or look)]
     found += _heads(shape, tensor)
     found += _sizes(model, shape)
     if pipeline > len(shape.layers):
@@ -65,7 +65,7 @@ def checks(
             Problem(
                 "the model brings code of its own, which runs only with "
                 "--trust-remote-code; vLLM's own class needs none of it",
-                f"ls {shlex.quote(str(model.path))}/*.py",
+                f"ls {quoted(model.path)}/*.py",
                 "note",
             )
         )
@@ -112,7 +112,7 @@ def _heads(shape: Shape, tensor: int) -> Iterator[Problem]:
 def _sizes(model: ModelFolder, shape: Shape) -> Iterator[Problem]:
     """Compare config.json with the tensors: a wrong number fails after minutes."""
     file = model.path / "config.json"
-    hint = f"cat {shlex.quote(str(file))}"
+    hint = f"cat {quoted(file)}"
     lost = _layers_lost(model, shape)
     if lost:
         yield Problem(f"{file} says {len(shape.layers)} layers, but {lost}", hint)
