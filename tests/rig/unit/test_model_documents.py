@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.rig.support.made_model import said, write
-from tools.rig.serve import documents, folder, foreign
+from tools.rig.base import regular_file
+from tools.rig.serve import documents, folder
 from tools.rig.serve.folder import INDEX
 
 
@@ -41,7 +42,7 @@ def test_pipe_after_the_look(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     with pytest.raises(OSError, match="not a regular file"):
-        foreign.opened(file, lambda _: seen)
+        regular_file.opened(file, lambda _: seen)
 
 
 @pytest.mark.parametrize("text", ["", "version https://git-lfs", "[]"])

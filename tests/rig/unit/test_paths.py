@@ -42,3 +42,8 @@ class TestTyped:
         with pytest.raises(UsageError, match="no home folder") as caught:
             paths.typed_path("~no-such-user-here/x")
         assert caught.value.hint.startswith("./~no-such-user-here/x")
+
+    def test_option(self) -> None:
+        """An option that was not given names no path."""
+        assert paths.given_path("") is None
+        assert paths.given_path("/a/../b") == Path("/a/../b")

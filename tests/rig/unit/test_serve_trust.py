@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.rig.support.server_record import a_record
-from tools.rig.base import daemon, shared_memory, small_file
+from tools.rig.base import daemon, regular_file, shared_memory
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import StateRoot
 from tools.rig.serve import hangs, loading, look, record_file
@@ -90,14 +90,14 @@ def test_pipe_in_place_of_the_file(
     """
     file = tmp_path / "file"
     file.write_bytes(b"1234")
-    assert small_file.read(file, 4) == b"1234"
+    assert regular_file.read(file, 4) == b"1234"
     with pytest.raises(OSError, match="more than 3 bytes"):
-        small_file.read(file, 3)
+        regular_file.read(file, 3)
     seen = os.stat(file)
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr(os, "stat", lambda path: seen)
     with pytest.raises(OSError, match="not a regular file"):
-        small_file.read(tmp_path / "pipe")
+        regular_file.read(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize(

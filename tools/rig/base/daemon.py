@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
-from tools.rig.base import small_file
+from tools.rig.base import regular_file
 from tools.rig.base.errors import CannotError, unwritable
 from tools.rig.base.process import missing, not_started, spawn
 
@@ -153,7 +153,7 @@ def start(
 def how_it_ended(end: Path) -> dict[str, object] | None:
     """Return what a keeper wrote when its program ended; None while it runs."""
     try:
-        data = json.loads(small_file.read(end).decode("utf-8"))
+        data = json.loads(regular_file.read(end).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

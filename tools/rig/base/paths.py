@@ -44,3 +44,14 @@ def typed_path(word: str | os.PathLike[str]) -> Path:
             f"{path}: no home folder of that name is known",
             hint=f"./{path} where the folder is really called so",
         ) from exc
+
+
+def given_path(word: str) -> Path | None:
+    """Return the whole path of an option; None when it was not given.
+
+    Raises
+    ------
+    UsageError
+        See :func:`typed_path`.
+    """
+    return typed_path(word) if word else None

@@ -18,9 +18,9 @@ from typing import Any
 
 from tools.rig.base import redact, run
 from tools.rig.base.errors import UsageError
+from tools.rig.base.regular_file import opened
 from tools.rig.serve import flags
 from tools.rig.serve.flags import Given
-from tools.rig.serve.foreign import opened
 from tools.rig.serve.parser import Parser
 
 LARGEST = 1 << 20

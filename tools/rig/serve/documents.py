@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.rig.base.errors import quoted
-from tools.rig.serve.foreign import opened
+from tools.rig.base.regular_file import opened
 from tools.rig.serve.problem import Problem
 
 LARGEST = 64 << 20

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.rig.serve.foreign import opened, shown
+from tools.rig.base.regular_file import opened
+from tools.rig.serve.foreign import shown
 
 LARGEST = 100_000_000
 """Bytes of the longest header that is read; the format's own library has this limit."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import regex as re
 
-from tools.rig.serve import foreign
+from tools.rig.base import regular_file
 
 _MOST = 1 << 20
 _STAGES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -62,7 +62,7 @@ class Follower:
         """Return the new whole lines; none where there is no log yet."""
         data = b""
         try:
-            with foreign.opened(self.log) as fh:
+            with regular_file.opened(self.log) as fh:
                 facts = os.fstat(fh.fileno())
                 if facts.st_ino != self._inode:
                     data += self._end_of_old()
@@ -82,7 +82,7 @@ class Follower:
     def _end_of_old(self) -> bytes:
         old = self.log.with_name(f"{self.log.name}.1")
         try:
-            with foreign.opened(old) as fh:
+            with regular_file.opened(old) as fh:
                 if self._inode and os.fstat(fh.fileno()).st_ino == self._inode:
                     fh.seek(self._at)
                     return fh.read()

@@ -9,7 +9,7 @@ import shlex
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +135,8 @@ def look(
     if alive:
         records.save_seen(root, record)
     now = seen.last
-    return ServerStatus(
-        name=record.name,
-        state=state,
-        reason=reason,
-        model=record.model,
-        served_name=record.served_name,
-        version=record.version,
-        environment=record.environment,
-        pid=record.pid,
-        address=ports.joined(record.host, record.port),
+    return replace(
+        _status(record, state, reason),
         # a clock may be set back
         uptime_s=max(0.0, time.time() - record.started) if alive else 0.0,
         processes=[asdict(member) for member in there],
@@ -154,7 +146,6 @@ def look(
         kv=now.kv if now else None,
         tokens_per_s=_rate(seen),
         last_token_s=age,
-        log=record.log,
     )
 
 
@@ -194,10 +185,16 @@ def look_at_all(
 def unknown(record: ServerRecord, exc: Exception) -> ServerStatus:
     """Return the status of a server that could not be looked at."""
     why = exc.what if isinstance(exc, RigError) else f"{type(exc).__name__}: {exc}"
+    status = _status(record, State.UNKNOWN, f"it cannot be looked at: {why}")
+    return replace(status, notes=[f"hint: less {shlex.quote(record.log)}"])
+
+
+def _status(record: ServerRecord, state: State, reason: str) -> ServerStatus:
+    """Return what a record tells by itself."""
     return ServerStatus(
         name=record.name,
-        state=State.UNKNOWN,
-        reason=f"it cannot be looked at: {why}",
+        state=state,
+        reason=reason,
         model=record.model,
         served_name=record.served_name,
         version=record.version,
@@ -208,7 +205,6 @@ def unknown(record: ServerRecord, exc: Exception) -> ServerStatus:
         processes=[],
         cards=[],
         log=record.log,
-        notes=[f"hint: less {shlex.quote(record.log)}"],
     )
 
 

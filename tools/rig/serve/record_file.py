@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.rig.base import small_file
+from tools.rig.base import regular_file
 from tools.rig.base.errors import StepFailed, put_aside, quoted
 
 PATIENCE_S = 2.0
@@ -38,7 +38,7 @@ def read(file: Path) -> Any | None:
         When it is no regular file, far too big, or no JSON; it is left alone.
     """
     try:
-        data = small_file.read(file)
+        data = regular_file.read(file)
         return json.loads(data.decode("utf-8"), parse_constant=_no_number)
     except FileNotFoundError:
         return None

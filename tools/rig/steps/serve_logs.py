@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from tools.rig.base import reader, redact
+from tools.rig.base import reader, redact, regular_file
 from tools.rig.base.errors import StepFailed, UsageError, quoted
 from tools.rig.base.state import StateRoot
-from tools.rig.serve import foreign, members
+from tools.rig.serve import members
 from tools.rig.serve import record as records
 from tools.rig.serve.loading import Follower
 from tools.rig.serve.record import ServerRecord
@@ -86,7 +86,7 @@ def _find(root: StateRoot, name: str) -> tuple[ServerRecord | None, Path]:
 def _must_open(log: Path) -> None:
     """Tell a log with nothing in it from one that is not there, or is closed to us."""
     try:
-        foreign.opened(log).close()
+        regular_file.opened(log).close()
     except FileNotFoundError as exc:
         hint = "invoke serve-status"
         raise StepFailed(f"there is no log {log}", hint=hint) from exc

@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import ExitCode, UsageError
-from tools.rig.base.paths import typed_path
+from tools.rig.base.paths import given_path, typed_path
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import generations
 from tools.rig.host import gpu
@@ -145,7 +145,7 @@ def serve_tp2(
         port=ports.number("port", port) if port else 0,
         cards=cards,
         presets=presets.chosen(preset),
-        api_key_file=_file(api_key_file),
+        api_key_file=given_path(api_key_file),
         insecure=insecure,
         drain_s=_seconds("drain", drain) if drain else planning.DRAIN_S,
     )
@@ -257,10 +257,6 @@ def _shown(
         "debug": hunt,
     }
     return Shown(data, preflight.verdict(usage, problems))
-
-
-def _file(word: str) -> Path | None:
-    return typed_path(word) if word else None
 
 
 def _seconds(flag: str, word: str) -> int:

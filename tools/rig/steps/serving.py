@@ -9,12 +9,11 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import UsageError
-from tools.rig.base.paths import typed_path
+from tools.rig.base.paths import given_path, typed_path
 from tools.rig.base.state import StateRoot
 from tools.rig.builds import profile as profiles
 from tools.rig.builds.place import GIB
@@ -103,7 +102,7 @@ def serve_unit(
         return serve_tp2(console, typed, rest, **cli)
     plan, root = _planned(console, typed, rest, cli)
     options = step.typed({**typed, **cli})
-    file = _file(output)
+    file = given_path(output)
     patience = int(_seconds("timeout", str(typed.get("timeout") or "")))
     return step.serve_unit(
         console,
@@ -144,10 +143,10 @@ def serve_router(
         name=typed["name"],
         host=typed["host"] or "127.0.0.1",
         port=ports.number("port", typed["port"]) if typed["port"] else backend.USUAL,
-        api_key_file=_file(typed["api_key_file"]),
+        api_key_file=given_path(typed["api_key_file"]),
         insecure=typed["insecure"],
-        certificate=_file(typed["certificate"]),
-        certificate_key=_file(typed["certificate_key"]),
+        certificate=given_path(typed["certificate"]),
+        certificate_key=given_path(typed["certificate_key"]),
         memory=int(_gib("memory", typed["memory"]) * GIB * cards.USABLE),
         idle_s=int(_seconds("idle", typed["idle"])),
     )
@@ -167,7 +166,7 @@ def serve_router(
     assert root is not None
     if servers or not models:
         backends += step.running(root, servers)
-    file = _file(output)
+    file = given_path(output)
     return step.serve_router(console, root, backends, wish, output=file)
 
 
@@ -248,10 +247,6 @@ def _words(rest: str) -> list[str]:
             f"--rest {rest} cannot be taken apart into words",
             hint="invoke serve-tp2 --model FOLDER -- --max-model-len 8192",
         ) from None
-
-
-def _file(word: str) -> Path | None:
-    return typed_path(word) if word else None
 
 
 def _gib(flag: str, word: str) -> float:
