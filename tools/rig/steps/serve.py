@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,7 @@ from tools.rig.serve.record import ServerRecord
 
 _LOOK_S = 0.25
 _BY_OTHERS = "stopped by serve-stop"
+_HEARD = 2
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,8 @@ def serve(
     start = time.monotonic()
     record, daemon = life.begin(root, plan, ask=ask)
     log = Follower(Path(record.log))
-    with daemon:
+    ear = _Ear()
+    with ear.listening(), daemon:
         try:
             with console.step(f"starting {plan.name}"):
                 said = _until_ready(console, root, record, log, timeout, foreground)
@@ -102,13 +108,16 @@ def serve(
             daemon.release()
             return done
         except KeyboardInterrupt:
-            _stop(console, root, record, daemon)
+            if _stop(console, root, record, daemon, ear):
+                done_to = f"the server {record.name} was stopped"
+                raise Interrupted(f"interrupted; {done_to}") from None
             raise Interrupted(
-                f"interrupted; the server {record.name} was stopped"
+                f"interrupted; the server {record.name} was told to stop",
+                hint=f"invoke serve-stop --name {shlex.quote(record.name)}",
             ) from None
         except RigError:
             if not _stopped_by_others(root, record):
-                _stop(console, root, record, daemon)
+                _stop(console, root, record, daemon, ear)
                 raise
             console.clear()
             words = f"the server {record.name} was {_BY_OTHERS}"
@@ -194,20 +203,68 @@ def _stay(
 
 
 def _stop(
-    console: Console, root: StateRoot, record: ServerRecord, daemon: Daemon
-) -> None:
-    """Take a server back that we started; a second Ctrl-C makes it quick."""
-    console.clear()
+    console: Console,
+    root: StateRoot,
+    record: ServerRecord,
+    daemon: Daemon,
+    ear: _Ear,
+) -> bool:
+    """Take a server back that we started; say whether all of it is gone.
+
+    A Ctrl-C meanwhile makes it quick, and no further one is heard.
+    """
     try:
-        stop.stop(root, record, say=console.say)
-    except KeyboardInterrupt:
-        stop.stop(root, record, drain=0, say=console.say)
+        try:
+            console.clear()
+            stop.stop(root, record, say=console.say)
+        except KeyboardInterrupt:
+            ear.deaf = True
+            console.say(f"  stopping {record.name} at once; Ctrl-C does no more now")
+            stop.stop(root, record, drain=0, say=console.say)
     except RigError as exc:
         # the reason why it had to be stopped is told as the error
         for line in exc.lines():
             console.say(line)
+        return False
     finally:
         daemon.tether.close()
+    return True
+
+
+class _Ear:
+    """Hears signals as interrupts: the first stops a server, the second makes it quick.
+
+    Further ones do nothing. A quick stop takes seconds, and who broke it off would
+    leave a record of what nobody runs.
+    """
+
+    def __init__(self) -> None:
+        self.deaf = False
+        self._heard = 0
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to what would interrupt us; ignored signals stay ignored."""
+        kept = {}
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            old = signal.getsignal(sig)
+            # others were made an interrupt by nobody, and are none here either
+            if callable(old):
+                # outside the main thread Python takes no signals
+                with contextlib.suppress(ValueError):
+                    signal.signal(sig, self._hear)
+                    kept[sig] = old
+        try:
+            yield
+        finally:
+            for sig, old in kept.items():
+                signal.signal(sig, old)
+
+    def _hear(self, signum: int, frame: object) -> None:
+        self._heard += 1
+        # counted too, since two may come before anybody can make us deaf
+        if not self.deaf and self._heard <= _HEARD:
+            raise KeyboardInterrupt
 
 
 def _served(record: ServerRecord, seconds: float, said: probe.Completion) -> Served:
