@@ -181,6 +181,23 @@ class TestOthers:
         assert not {user["pid"] for user in result["users"]} & {mapped, editor}
         assert result["unknown"] >= 2
 
+    def test_other_environment(self, base: Path, venv: Path, start: Start) -> None:
+        """VLLM by another environment's Python is unknown to a user; by ours, not."""
+        needs_root()
+        python = Path(os.path.realpath(sys.executable))
+        (base / "vllm").mkdir()
+        (base / "vllm/serve.py").write_text(WAIT)
+        pids = []
+        for folder in (base / "venvs/two", venv):
+            (folder / "bin").mkdir(parents=True, exist_ok=True)
+            (folder / "bin/python").symlink_to(python)
+            (folder / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
+            argv = [folder / "bin/python", "-m", "vllm.serve"]
+            pids.append(start(argv, cwd=base))
+        result = as_nobody(lambda: asdict(scan(Targets.of(venv))))
+        suspects = {user["pid"] for user in result["suspects"]}
+        assert suspects & set(pids) == {pids[1]} and result["unknown"]
+
     def test_kernel_threads(self, venv: Path, start: Start) -> None:
         """What has no memory is not counted as unknown, for a user either.
 

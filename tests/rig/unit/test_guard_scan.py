@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from tests.rig.support.fakeproc import FakeProc, Mapping_, mount_line
 from tests.rig.support.scanned import DEVICE, look, only, targets
 from tests.rig.support.scanned import fake as fake
+from tools.rig.guard.reigns import Reign
+from tools.rig.guard.signs import identity
 from tools.rig.guard.targets import FileFact
 
 
@@ -124,6 +127,69 @@ class TestClosed:
         assert result.unknown == 0
         assert suspect.why[0].startswith(why)
         assert suspect.command == " ".join(words)
+
+    def test_other_environment(self, fake: FakeProc, tmp_path: Path) -> None:
+        """A Python that is another environment's for sure is unknown, no suspect."""
+        bin_folder = self.environment(tmp_path / "two")
+        self.closed(fake, 7, f"{bin_folder}/python")
+        result = look(fake, gpu_pids=lambda: {7})
+        assert (result.suspects, result.unknown) == ((), 1)
+
+    def test_other_mounts(self, fake: FakeProc, tmp_path: Path) -> None:
+        """Where it sees other mounts the same path proves nothing."""
+        bin_folder = self.environment(tmp_path / "two")
+        words = [f"{bin_folder}/python3.12", "-m", "vllm.entrypoints.cli"]
+        fake.add(7, readable=False, cmdline=words, mountinfo=["another"])
+        fake.add(8, readable=False, cmdline=words)
+        (fake.root / "8/mountinfo").unlink()
+        assert [user.pid for user in look(fake).suspects] == [7, 8]
+
+    def test_no_other_environment(self, fake: FakeProc, tmp_path: Path) -> None:
+        """Ours under any name, a system's Python and a bare name stay suspects."""
+        own = self.environment(tmp_path / "own")
+        now = self.environment(tmp_path / "now")
+        (tmp_path / "link").symlink_to("own")
+        (tmp_path / ".venv").symlink_to("now")
+        (tmp_path / "usr/bin").mkdir(parents=True)
+        reign = Reign("own", b"/nowhere", identity(now), now=False)
+        wanted = targets(bin=identity(own), reign=reign)
+        for pid, program in enumerate(
+            [
+                f"{own}/python",
+                f"{tmp_path}/link/bin/python3",
+                f"{tmp_path}/.venv/bin/python",
+                f"{tmp_path}/usr/bin/python3",
+                f"{tmp_path}/gone/bin/python3",
+                "two/bin/python",
+                "python3",
+            ],
+            7,
+        ):
+            self.closed(fake, pid, program)
+        found = look(fake, wanted).suspects
+        assert [user.pid for user in found] == list(range(7, 14))
+
+    def test_our_script(self, fake: FakeProc, tmp_path: Path) -> None:
+        """Another environment's Python with a script of ours stays a suspect."""
+        bin_folder = self.environment(tmp_path / "two")
+        self.closed(fake, 7, f"{bin_folder}/python", ["/srv/venvs/one/bin/vllm"])
+        assert [user.pid for user in look(fake).suspects] == [7]
+
+    @staticmethod
+    def environment(folder: Path) -> Path:
+        """Make what looks like an environment, and return where its programs are."""
+        (folder / "bin").mkdir(parents=True)
+        (folder / "pyvenv.cfg").touch()
+        return folder / "bin"
+
+    @staticmethod
+    def closed(
+        fake: FakeProc, pid: int, program: str, rest: Sequence[str] = ("-m", "vllm.x")
+    ) -> None:
+        """Add a process with our mounts that may not be looked into."""
+        words = [program, *rest]
+        line = mount_line("254:0", "/", "/")
+        fake.add(pid, readable=False, cmdline=words, mountinfo=[line])
 
     def test_gpu(self, fake: FakeProc) -> None:
         """Who holds a GPU and may not be looked into is a suspect."""

@@ -144,8 +144,17 @@ class TestStep:
         assert lines[2].split()[:2] == ["90", "bob"]
         assert "perhaps: computes on a GPU" in lines[3]
         assert "2 process(es) of others" in lines[4]
-        assert "3 process(es) use" in lines[5]
+        venv = tmp_path / "venv"
+        said = f"2 process(es) use {venv}, 1 process(es) may use it"
+        assert said in lines[5]
         assert not report.free
+
+    def test_doubt(self, tmp_path: Path) -> None:
+        """Who only may use it is not said to do so."""
+        out = io.StringIO()
+        venv = tmp_path / "venv"
+        in_use(Console(out), venv, None, look=says(ScanResult(suspects=(DOUBT,))))
+        assert f"1 process(es) may use {venv}" in out.getvalue()
 
     def test_free(self, tmp_path: Path) -> None:
         """Nobody uses it: one line, and refusing does nothing."""

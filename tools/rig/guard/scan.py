@@ -120,6 +120,7 @@ class _Look:
     def __init__(self, targets: Targets, proc: Path, own: int) -> None:
         self.targets = targets
         self.proc = proc
+        self.own = own
         self.root = os.fspath(proc)
         self.programs = targets.programs
         self.names = self._names(own, here=True)
@@ -267,9 +268,10 @@ def _judged(
         why = []
         words = processes.cmdline(pid, look.proc)
         home = look.programs.home if look.led(pid) else b"\0"
-        if sign := signs.arguments(words, look.names, home):
+        other = signs.elsewhere(pid, look.own, look.programs, look.proc)
+        if sign := signs.arguments(words, look.names, home, elsewhere=other):
             why.append(sign)
-        if pid in on_gpu:
+        if pid in on_gpu and not other:
             why.append("computes on a GPU")
         if why:
             suspects.append(look.user(pid, (), why))

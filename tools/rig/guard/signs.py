@@ -106,7 +106,13 @@ def interpreter(
     return ""
 
 
-def arguments(words: Sequence[str], names: Names, home: bytes = b"\0") -> str:
+def arguments(
+    words: Sequence[str],
+    names: Names,
+    home: bytes = b"\0",
+    *,
+    elsewhere: bool = False,
+) -> str:
     """Return why a command line alone makes a suspect, or "".
 
     A path that is merely an argument, as an editor has it, is no reason.
@@ -115,6 +121,8 @@ def arguments(words: Sequence[str], names: Names, home: bytes = b"\0") -> str:
     ----------
     home
         What paths through a link that led here begin with.
+    elsewhere
+        Whether its interpreter is another environment's: then vLLM is that one's too.
     """
     if not words:
         return ""
@@ -127,9 +135,39 @@ def arguments(words: Sequence[str], names: Names, home: bytes = b"\0") -> str:
     rest = script(words)
     if os.fsencode(rest).startswith(names.typed_inside + names.inside):
         return f"runs {rest}"
-    if rest == "vllm" or rest.startswith("vllm."):
+    if not elsewhere and (rest == "vllm" or rest.startswith("vllm.")):
         return f"runs the module {rest}"
     return ""
+
+
+def elsewhere(pid: int, own: int, programs: Programs, proc: Path) -> bool:
+    """Say whether a process that may not be looked into runs another environment.
+
+    Its first argument must be the whole path of a Python whose folder we can see, in an
+    environment and not in ours, and it must see the mounts that we see: else the same
+    path may lead elsewhere for it.
+
+    Parameters
+    ----------
+    own
+        A process of ours.
+    programs
+        Where our environment's programs are.
+    """
+    words = processes.cmdline(pid, proc)
+    if not words or not words[0].startswith("/") or not is_python(words[0]):
+        return False
+    try:
+        theirs = processes.read(f"{proc}/{pid}/mountinfo")
+        ours = processes.read(f"{proc}/{own}/mountinfo")
+    except OSError:
+        return False
+    folder = os.path.dirname(words[0])
+    where = identity(Path(folder))
+    # not abspath: what follows a link must be resolved by the kernel
+    marked = os.path.isfile(f"{folder}/../pyvenv.cfg")
+    known = where is not None and where not in (programs.bin, programs.linked)
+    return bool(theirs) and theirs == ours and known and marked
 
 
 def script(words: Sequence[str]) -> str:

@@ -151,7 +151,6 @@ def _show(console: Console, report: Report) -> None:
         *_rows(report, found.users, ""),
         *_rows(report, found.suspects, "perhaps: "),
     ]
-    now = len(rows)
     for name, seen in report.older.items():
         rows += _rows(report, seen.users, f"{name}: ")
         rows += _rows(report, seen.suspects, f"{name}, perhaps: ")
@@ -166,13 +165,23 @@ def _show(console: Console, report: Report) -> None:
     took = duration(found.seconds)
     if report.free:
         console.mark("ok", f"nobody is seen using {report.venv} ({took})")
-    elif now:
-        console.mark("fail", f"{now} process(es) use {report.venv} ({took})")
-    if len(rows) > now:
-        old = len(rows) - now
-        console.mark(
-            "warn", f"{old} process(es) use what is not in force there any more"
-        )
+    elif not found.free:
+        console.mark("fail", f"{_counted([found], report.venv)} ({took})")
+    if report.older:
+        what = "what is not in force there any more"
+        console.mark("warn", _counted(report.older.values(), what))
+
+
+def _counted(seen: Iterable[ScanResult], what: str) -> str:
+    """Return how many use it, and how many others only may."""
+    looks = list(seen)
+    users = sum(len(one.users) for one in looks)
+    suspects = sum(len(one.suspects) for one in looks)
+    doubt = f"{suspects} process(es) may use"
+    if not users:
+        return f"{doubt} {what}"
+    said = f"{users} process(es) use {what}"
+    return f"{said}, {doubt} it" if suspects else said
 
 
 def _rows(
