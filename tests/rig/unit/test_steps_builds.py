@@ -13,9 +13,10 @@ import pytest
 from tests.rig.support.places import disk
 from tests.rig.support.play_series import ALICE, Series
 from tests.rig.support.play_series import play as play
-from tools.rig.base.errors import StepFailed
+from tools.rig.base.errors import InUseError, StepFailed
 from tools.rig.base.state import place_id
 from tools.rig.builds import generations, record
+from tools.rig.guard.gate import InUse
 from tools.rig.guard.scan import ScanResult
 from tools.rig.guard.targets import Targets
 from tools.rig.steps import builds as listing
@@ -61,6 +62,33 @@ class TestList:
         rows = {row["id"]: row for row in self.rows(play)}
         assert again["generation"] == last and rows[last]["state"] == "active"
         assert rows[again["id"]]["state"] == ""
+        assert rows[again["id"]]["same_as"] == last and rows[last]["same_as"] is None
+        assert f"same as {last}" in play.out.getvalue()
+
+    def test_kept_and_switched_on(self, play: Series) -> None:
+        """A build that waited for the switch is not said to wait once it is made."""
+        play.build()
+        play.stage.breaks, play.stage.error = "guard", InUse(Path("/srv"), ALICE)
+        with pytest.raises(InUseError):
+            play.build()
+        play.stage.breaks = ""
+        assert sorted(r["result"] for r in self.rows(play)) == ["done", "kept"]
+        again = play.again()
+        waited = again["generation"]
+        assert waited != again["id"] and play.active == waited
+        assert [row["result"] for row in self.rows(play)] == ["done"] * 3
+
+    def test_removed(self, play: Series) -> None:
+        """What was pruned says so, be it a build or a wheel that was installed."""
+        name = play.build()["id"]
+        file = play.at.root.records / f"{name}.json"
+        its = json.loads(file.read_text())
+        its.pop("plan")
+        file.write_text(json.dumps(its))
+        play.build()
+        generations.remove(play.at.root, play.at.environment.name, name)
+        states = {row["id"]: row["state"] for row in self.rows(play)}
+        assert states[name] == "removed" and len(states) == 2
 
     def test_of_one_checkout(self, play: Series) -> None:
         """Only its builds are listed, those that failed early as well."""

@@ -145,15 +145,18 @@ def _row(
 ) -> dict[str, Any]:
     row = {**its, "state": "", "used_by": [], "generation": None}
     row["checkout"] = str(its.get("checkout") or (one.checkout if one else ""))
+    # one that was just the same as another made none of its own
+    same = its.get("unchanged") or its.get("generation")
+    row["same_as"] = None if same == its.get("id") else same
     if one is None:
-        if row.get("mode") or row.get("plan"):
-            # one that was just the same as another made none of its own
-            own = its.get("generation") in (None, its.get("id"))
-            was = row.get("result") in ("done", "kept") and not row.get("unchanged")
-            row["state"] = "removed" if was and own else ""
+        was = row.get("result") in ("done", "kept")
+        row["state"] = "removed" if was and not row["same_as"] else ""
         return row
     seen = by.get(one.id)
     row["generation"] = one.to_json()
+    if row.get("result") == "kept" and (one.active or one.previous):
+        # its record tells how its build ended, and it was switched on since
+        row["result"] = "done"
     row["state"] = "active" if one.active else "previous" if one.previous else "kept"
     if not one.complete:
         row["state"] = "being made" if one.live else "incomplete"
@@ -173,6 +176,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     said = (row.get("problem"), one.get("version"), row.get("version"))
     remark = next((word for word in (*said, row.get("error")) if word), "")
     used = [f"in use: {line}" for line in row["used_by"]]
+    same = [f"same as {row['same_as']}"] if row.get("same_as") else []
     taken = one.get("own_bytes")
     result = str(row.get("result", ""))
     if one:
@@ -186,5 +190,5 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         "yes" if one.get("verified") else "no" if one else "",
         row["state"],
         row["checkout"],
-        "; ".join([str(remark), *used]),
+        "; ".join(word for word in [str(remark), *same, *used] if word),
     )
