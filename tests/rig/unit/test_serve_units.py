@@ -207,7 +207,7 @@ class Machine:
     def write(self, **more: Any) -> step.Written:
         """Run the step."""
         given: dict[str, Any] = {
-            "run_as": pwd.getpwuid(65534).pw_name,
+            "run_as": "" if more.get("user") else pwd.getpwuid(65534).pw_name,
             "env": {"ONECAT_SOURCE": "/x", "HOME": "/h", "HF_TOKEN": "hf_x"},
             **more,
         }
@@ -357,6 +357,17 @@ def test_whose_processes_they_are(machine: Machine) -> None:
             machine.write(run_as="")
     else:
         assert machine.write(run_as="").exit_code == ExitCode.OK
+
+
+def test_own_systemd_runs_nothing_as_another_user(machine: Machine) -> None:
+    """--user and --run-as OTHER contradict each other, and nothing is written."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    other = pwd.getpwuid(0 if os.geteuid() else 65534).pw_name
+    with pytest.raises(UsageError, match=f"--run-as {other} contradict"):
+        machine.write(user=True, run_as=other)
+    assert not list(machine.folder.rglob("*.service"))
+    made = machine.write(user=True, run_as=me)
+    assert not any("User=" in Path(file).read_text() for file in made.files)
 
 
 def test_options_are_typed_again(tmp_path: Path) -> None:

@@ -147,11 +147,13 @@ def serve_unit(
     CannotError
         When systemd does not run this machine and no folder is named, or is too old.
     UsageError
-        When there is no such user, or a secret would stand in a unit.
+        When there is no such user, when a unit of the user's own systemd shall run as
+        another one, or when a secret would stand in a unit.
     StepFailed
         When a file cannot be written.
     """
     env = os.environ if env is None else env
+    who = _user(root, run_as, user)
     found = ask()
     if not found.booted and output is None:
         raise CannotError(
@@ -159,7 +161,6 @@ def serve_unit(
             details=instead(plan, start, options, extra),
             hint="--output FOLDER writes the units for another machine",
         )
-    who = "" if user else _user(root, run_as)
     made = units.plan(
         Wish(
             plan=plan,
@@ -240,14 +241,24 @@ def _named(options: Sequence[str], name: str) -> list[str]:
     return [*options] if there else [*options, "--name", name]
 
 
-def _user(root: StateRoot, named: str) -> str:
+def _user(root: StateRoot, named: str, own: bool) -> str:
+    """Return whose the processes are; empty in a unit of the user's `own` systemd."""
     if named:
         try:
-            return pwd.getpwnam(named).pw_name
+            there = pwd.getpwnam(named)
         except KeyError:
             raise UsageError(
                 f"there is no user {named}", hint="getent passwd"
             ) from None
+        if own and there.pw_uid != os.geteuid():
+            raise UsageError(
+                f"--user and --run-as {named} contradict each other",
+                usual="Your own systemd runs what it starts as you.",
+                hint="leave out --user, or --run-as",
+            )
+        return "" if own else there.pw_name
+    if own:
+        return ""
     place = root.path if root.path.exists() else Path.home()
     try:
         return pwd.getpwuid(place.stat().st_uid).pw_name
