@@ -78,6 +78,16 @@ def test_units_of_a_user() -> None:
     assert f"ExecStart=/usr/bin/env {again}" in text
 
 
+def test_notes_of_a_users_units() -> None:
+    """Only units of the system promise that packets stay; others say they may go."""
+    own = " ".join(units.plan(replace(WISH, user=True, run_as="")).notes)
+    assert "packets may leave this machine" in own and "packets stay" not in own
+    for part in ("no device is closed", "/dev/shm is everybody's"):
+        assert part in own
+    ours = " ".join(units.plan(WISH).notes)
+    assert "packets stay on this machine" in ours and "may leave" not in ours
+
+
 def test_packets_stay_here() -> None:
     """A server that listens on this machine alone reaches nobody else either."""
     here = lines(WISH)

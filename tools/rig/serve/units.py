@@ -125,6 +125,11 @@ def _notes(wish: Wish) -> list[str]:
             "it starts at boot, and not only when you log in, after: loginctl "
             "enable-linger"
         )
+        notes.append(
+            "what your own systemd cannot prevent: packets may leave this machine, no "
+            "device is closed, and /dev/shm is everybody's; a unit of the system "
+            "(without --user) is closed there"
+        )
     if wish.user and not wish.namespaces:
         notes.append(
             "this kernel lets users make no namespaces: the unit is closed in less, "
