@@ -61,6 +61,12 @@ BAD = [
     ("--use-v2-block-manager", "gone since vLLM 0.10.2", "leave it out"),
     ("--enable-nvlink-optimization", "no version of vLLM ever had it", "leave it out"),
     ("--zzzz 5", "no option --zzzz", "leave it out"),
+    ("--foo-bar=1", "no option --foo-bar", "leave it out"),
+    ("--insecure", "no option --insecure", "leave it out"),
+    ("--prot 1", "no option --prot", "did you mean --port?"),
+    ("--help", "--help starts no server", "vllm serve --help"),
+    ("--help=all", "--help starts no server", "vllm serve --help"),
+    ("--version", "--version starts no server", "vllm --version"),
     ("--max 5", "may be any of --max-model-len", "write it out"),
     ("--dtype flaot16", "cannot be flaot16 in vLLM 1.3.0", "--dtype float16"),
     ("--dtype 7", "cannot be 7", "one of auto, bfloat16"),
@@ -119,6 +125,38 @@ def test_variables_that_do_nothing() -> None:
     assert variables.problems(names, replace(FORK, variables=frozenset())) == []
 
 
+REAL = (
+    *("-ep", "-ac", "-tp", "--uds", "--seed", "--revision", "--root-path", "--runner"),
+    *("--headless", "--model", "--host", "--port", "--log-level", "--max-num-seqs"),
+    *("--max-model-len", "--served-model-name", "--node-rank", "--ubatch-size"),
+    *("--api-key", "--numa-bind-cpus", "--dtype", "--tensor-parallel-size"),
+)
+"""Flags of a real vLLM, among them those that unrelated words are most like."""
+
+UNRELATED = "nested foo-bar threads user watch batch path show list name version help"
+MISTYPED = {
+    "--prot": "--port",
+    "--modle": "--model",
+    "--dtpye": "--dtype",
+    "--served-name": "--served-model-name",
+    "--max-context-len": "--max-model-len",
+    "--tensor-parallel": "--tensor-parallel-size",
+    "-tensor-parallel-size": "--tensor-parallel-size",
+}
+
+
+def test_only_what_is_nearly_it_is_suggested() -> None:
+    """A word that is merely of the same letters brings no advice; a slip does."""
+    for word in UNRELATED.split():
+        assert flags.nearest_name(f"--{word}", REAL) == [], word
+    for word, meant in MISTYPED.items():
+        assert flags.nearest_name(word, REAL) == [meant]
+    known = ("VLLM_PORT", "VLLM_IMAGE_TAG", "VLLM_CACHE_ROOT", "NVCC_THREADS")
+    for word in ("VLLM_FOO_BAR", "VLLM_MY_TEST", "VLLM_THREADS"):
+        assert flags.nearest_name(word, known, "VLLM_") == []
+    assert flags.nearest_name("VLLM_CACHEROOT", known, "VLLM_") == ["VLLM_CACHE_ROOT"]
+
+
 def test_variables_for_a_hunt_exist() -> None:
     """Of the debug variables those are offered that the installed vLLM has."""
     assert set(variables.for_debugging(FORK)) == {
@@ -168,6 +206,7 @@ def test_asked_once_for_a_build(tmp_path: Path, fp: FakeProcess) -> None:
     assert first.version == "9.9" and first.has("--xx") and first.takes("-x", "a")
     assert not first.takes("-x", "b") and not first.takes("-y", "b")
     assert first.options[0].name == "--xx"
+    assert first.command == f"{tmp_path}/e/bin/vllm"
     assert parser.ask(python, root, env={}) == first
     site = tmp_path / "e/lib/python3.12/site-packages"
     (site / "vllm/envs.py").write_text("# edited\n")

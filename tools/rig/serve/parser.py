@@ -85,7 +85,8 @@ class Parser:
 
     ``device`` is the kind that it computes on, "" where it found none here;
     ``variables`` are those of its own list; ``named`` those that its files name beside
-    (vLLM itself warns about these, and yet reads them).
+    (vLLM itself warns about these, and yet reads them); ``command`` is how its own
+    program is typed.
     """
 
     version: str
@@ -94,6 +95,7 @@ class Parser:
     backends: tuple[str, ...] = ()
     variables: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
+    command: str = "vllm"
 
     @cached_property
     def by_flag(self) -> Mapping[str, Option]:
@@ -148,14 +150,15 @@ def ask(
             f"there is no interpreter at {python}",
             hint="--environment FOLDER, one with bin/python in it",
         )
+    command = shlex.quote(os.fspath(python.with_name("vllm")))
     kept = _kept(python, root)
     if kept is not None and kept.is_file():
         with contextlib.suppress(RigError):
-            found = parsed(read_json(kept))
+            found = parsed(read_json(kept), command)
             if found is not None:
                 return found
     answer = _asked(python, env, timeout)
-    found = parsed(answer)
+    found = parsed(answer, command)
     if found is None:
         raise CannotError(
             f"the vLLM of {python} does not say which options it has",
@@ -170,7 +173,7 @@ def ask(
     return found
 
 
-def parsed(data: Any) -> Parser | None:
+def parsed(data: Any, command: str = "vllm") -> Parser | None:
     """Return an answer of the child as a parser; None for anything else."""
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
         return None
@@ -194,6 +197,7 @@ def parsed(data: Any) -> Parser | None:
             backends=tuple(data["backends"]),
             variables=frozenset(data["variables"]),
             named=frozenset(data["named"]),
+            command=command,
         )
     except (KeyError, TypeError):
         return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tools.rig.serve.flags import nearest
+from tools.rig.serve.flags import nearest_name
 from tools.rig.serve.parser import Parser
 from tools.rig.serve.problem import Problem
 
@@ -61,7 +61,7 @@ def for_debugging(parser: Parser) -> dict[str, str]:
 
 def _problem(name: str, parser: Parser) -> Problem:
     why = GONE.get(name)
-    alike = nearest(name, parser.variables)
+    alike = nearest_name(name, parser.variables, "VLLM_")
     if why:
         return Problem(f"{name} does nothing: {why}", f"unset {name}", "note")
     return Problem(
