@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""A disk on which bytes are free, and no further file can be made."""
+"""Disks that take no further file, and what can still be told there."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.rig.support import disks
 from tools.rig.base.errors import StepFailed
 from tools.rig.base.state import StateRoot, write_json
 from tools.rig.builds import uv_failure
+from tools.rig.builds.record import Record, listing
 
 pytestmark = pytest.mark.real
 
@@ -43,3 +44,22 @@ def test_it_is_told(crowded: Path) -> None:
     full = f"error: {os.strerror(errno.ENOSPC)} (os error 28)"
     error = uv_failure.failure("uv cannot install", [full], crowded / "venv")
     assert "no inodes are left" in error.what and error.hint == f"df -i {crowded}"
+
+
+def test_end_of_a_build(tmp_path: Path) -> None:
+    """A build that a full disk has stopped is recorded as failed on that disk."""
+    if why := disks.refused(disks.ext4(tmp_path / "try", 4)):
+        pytest.skip(f"no disk of our own: {why}")
+    with disks.ext4(tmp_path, 4) as point:
+        made = Record(StateRoot(point / "root"), "invoke build-sm70")
+        made.update(plan={"commands": ["x" * 50] * 100})
+        with (point / "filler").open("wb") as fh, pytest.raises(OSError):
+            while True:
+                fh.write(b"x" * 4096)
+                fh.flush()
+        with pytest.raises(StepFailed, match="cannot write"):
+            made.step("build the wheel", 1.0, "failed")
+        made.end("failed", 1, error="No space left on device", objects=[{}] * 9000)
+        [found] = listing(StateRoot(point / "root"))
+        assert found["result"] == "failed"
+        assert found["error"] == "No space left on device" and found["plan"]

@@ -46,15 +46,43 @@ def test_steps_and_end(root: StateRoot) -> None:
 def test_full_disk(root: StateRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end a full disk must not hide the failure; before, it is one."""
     made = Record(root, "x")
-
-    def refuse(path: Path, data: object) -> None:
-        raise StepFailed("disk full")
-
-    monkeypatch.setattr(record, "write_json", refuse)
+    monkeypatch.setattr(record, "write_json", _refuse)
     with pytest.raises(StepFailed):
         made.step("wheel", 1, "done")
-    made.end("failed", 1)
+    made.end("failed", 1, error="no space left", seconds=3.0)
     assert made.data["result"] == "failed"
+    # over the old text, in the room that the file has already
+    data = read_json(made.file)
+    assert (data["result"], data["error"]) == ("failed", "no space left")
+    assert data["steps"][0]["title"] == "wheel"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [("short", "short"), ("x" * 9000, None)], ids=["facts", "error"]
+)
+def test_little_room(
+    root: StateRoot, monkeypatch: pytest.MonkeyPatch, error: str, told: str | None
+) -> None:
+    """What has no room on a full disk is left out, and the end is told all the same."""
+    made = Record(root, "x")
+    monkeypatch.setattr(record, "write_json", _refuse)
+    made.end("failed", 1, error=error, objects=[{"name": "x" * 9000}])
+    data = read_json(made.file)
+    assert (data["result"], data["exit_code"], data.get("error")) == ("failed", 1, told)
+    assert "objects" not in data
+
+
+def test_no_room(root: StateRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing at all can be written, the failure is still not hidden."""
+    made = Record(root, "x")
+    monkeypatch.setattr(record, "write_json", _refuse)
+    made.file.unlink()
+    made.end("failed", 1)
+    assert made.data["result"] == "failed" and not made.file.exists()
+
+
+def _refuse(path: Path, data: object) -> None:
+    raise StepFailed("disk full")
 
 
 class TestListing:
@@ -81,8 +109,10 @@ class TestListing:
         alive, killed = Record(root, "x"), Record(root, "y")
         # no process has this number: it is above the kernel's limit
         killed.update(holder={**killed.data["holder"], "pid": 1 << 30})
-        results = {entry["id"]: entry["result"] for entry in listing(root)}
-        assert results == {alive.id: "running", killed.id: "died"}
+        found = {entry["id"]: entry for entry in listing(root)}
+        assert [found[it.id]["result"] for it in (alive, killed)] == ["running", "died"]
+        assert "its end could not be written" in found[killed.id]["error"]
+        assert "error" not in found[alive.id]
         killed.update(holder="nobody")
         assert {entry["result"] for entry in listing(root)} == {"running"}
 

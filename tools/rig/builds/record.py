@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import time
 from dataclasses import asdict
@@ -31,6 +32,12 @@ _KINDS: tuple[tuple[tuple[str, ...], type | tuple[type, ...], str], ...] = (
     (_NUMBERS, (int, float), "number"),
 )
 """What who reads records rests on; any of it but the first two may be absent."""
+
+
+_BLOCK = 512
+"""Bytes of a block as stat(2) counts them."""
+
+_NO_END = "its end could not be written: it was killed, or the disk was full"
 
 
 class Record:
@@ -74,14 +81,48 @@ class Record:
     def end(self, result: str, exit_code: int, **values: Any) -> None:
         """Write the end: ``done``, ``failed`` or ``interrupted``, and the exit code.
 
-        A full disk must not hide the failure that it caused, so here it is passed over.
+        A full disk must not hide the failure that it caused. So what is written beside
+        the record at other times is then written over it, as much of it as has room.
         """
-        with contextlib.suppress(StepFailed):
-            self.update(result=result, exit_code=int(exit_code), **values)
+        ended = {"result": result, "exit_code": int(exit_code)}
+        try:
+            self.update(**ended, **values)
+        except StepFailed:
+            told = ended | {k: values[k] for k in ("error", "seconds") if k in values}
+            self._end_over(told, ended)
+
+    def _end_over(self, *ends: dict[str, Any]) -> None:
+        """Write over the record what has room: all of it, or the first end that has."""
+        with contextlib.suppress(StepFailed, TypeError):
+            kept = read_json(self.file) or {}
+            for data in (self.data, *(kept | end for end in ends)):
+                with contextlib.suppress(OSError):
+                    if _write_over(self.file, data):
+                        return
 
     def save(self) -> None:
         """Write the record."""
         write_json(self.file, self.data)
+
+
+def _write_over(file: Path, data: dict[str, Any]) -> bool:
+    """Write data into the room that a file has already; False where it has too little.
+
+    Raises
+    ------
+    OSError
+        When the disk refuses even that, or there is no such file.
+    """
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True, default=str)
+    content = text.encode("utf-8", "surrogateescape")
+    with file.open("r+b", buffering=0) as fh:
+        info = os.fstat(fh.fileno())
+        if len(content) > max(info.st_size, info.st_blocks * _BLOCK):
+            return False
+        # one write, blanks over the rest of the old text: never a mixture of both
+        fh.write(content.ljust(info.st_size))
+        os.fsync(fh.fileno())
+    return True
 
 
 def listing(root: StateRoot) -> list[dict[str, Any]]:
@@ -109,7 +150,7 @@ def _one(file: Path) -> dict[str, Any]:
     if data.get("result") == "running":
         holder = lease.parsed(json.dumps(data.get("holder")))
         if holder is not None and holder.gone:
-            return {**data, "result": "died"}
+            return {"error": _NO_END, **data, "result": "died"}
     return data
 
 
