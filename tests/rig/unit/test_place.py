@@ -225,6 +225,13 @@ class TestPlan:
         assert got.link_action == "leave" and "cannot be written to" in got.link_note
         assert got.link_hint == f"source {got.environment}/bin/activate"
 
+    @pytest.mark.parametrize("kind", ["directory", "file"])
+    def test_closed_checkout(self, kind: str) -> None:
+        """Where .venv may not be moved the hint is a build's: take a copy."""
+        seen = replace(CHECKOUT, link=Link(kind), writable=False)
+        got = place.plan(facts(checkout=seen))
+        assert got.link_action == "leave" and got.link_hint == place.COPY_IT
+
     @pytest.mark.parametrize(
         ("more", "note"),
         [

@@ -33,6 +33,12 @@ from tools.rig.host.pythons import Python
 __all__ = ["GIB", "NEED_BYTES", "Environment", "PlaceFacts", "PlacePlan", "plan"]
 
 
+COPY_IT = (
+    "copy it to a folder of yours and pass that with --source, or mount it writable"
+)
+"""What to do about a checkout that one may not write into."""
+
+
 @dataclass(frozen=True)
 class PlaceFacts:
     """All that the decision rests on.
@@ -242,7 +248,7 @@ def _link(facts: PlaceFacts, environment: Path) -> tuple[str, str, str]:
         return "keep", "", ""
     if checkout.writable and _our_link(facts):
         return "switch", "", ""
-    hint = f"{put_aside(name)} && invoke venv-local"
+    hint = f"{put_aside(name)} && invoke venv-local" if checkout.writable else COPY_IT
     if link.kind != "link":
         return "leave", f"{name} is a {link.kind} of yours and is left: {use}", hint
     gone = "" if link.exists else ", which is not there"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import CannotError
+from tools.rig.builds.place import COPY_IT
 from tools.rig.guard.lock import BuildLock
 from tools.rig.steps.scene import Scene
 
@@ -54,6 +55,5 @@ def need_writable(found: Scene) -> None:
             f"{found.checkout} cannot be written to; the target's build writes into "
             "its checkout",
             usual="It is mounted read-only, or it belongs to somebody else.",
-            hint="copy it to a folder of yours and pass that with --source, or mount "
-            "it writable",
+            hint=COPY_IT,
         )
