@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.rig.support.places import disk
 from tests.rig.support.play import Play
 from tools.rig.base.console import Console
 from tools.rig.builds import generations, record
@@ -52,6 +53,7 @@ class Series(Play):
             guard=lambda *args, **how: ScanResult(),
             trust=lambda *args: self.stage.safe,
             head=lambda checkout, env: self.stage.head,
+            disk=disk,
         )
 
     @property

@@ -39,6 +39,17 @@ class TestBuilds:
         assert found["result"] == "failed"
         assert "broken" in desk.out.getvalue()
 
+    def test_of_a_gone_checkout(self, desk: Desk, monkeypatch: Any) -> None:
+        """Builds of a checkout that was moved away are found by its old path."""
+        root, gone = desk.at.root, desk.at.checkout.with_name("gone")
+        place = root.generations / commands.place_id(gone)
+        (place / "20260101-000000-aaaa").mkdir(parents=True)
+        monkeypatch.setenv("ONECAT_LOCAL_ROOT", str(root.path))
+        [found] = commands.builds(desk.console, source=str(gone)).to_json()
+        assert found["id"] == "20260101-000000-aaaa"
+        with pytest.raises(UsageError, match="does not exist"):
+            commands.builds(desk.console, source=f"{gone}-never")
+
     def test_without_records(self, desk: Desk, monkeypatch: Any) -> None:
         """Builds whose records are gone are listed: they can be switched to."""
         root = desk.at.root

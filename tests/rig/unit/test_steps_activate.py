@@ -42,6 +42,35 @@ class TestActivate:
         with pytest.raises(UsageError, match="in force already"):
             play.activate(only)
 
+    def test_overlay_before(self, play: Series) -> None:
+        """Libraries that an overlay leaves in the checkout are named; gone ones not."""
+        wheel = play.build()["id"]
+        overlay = play.build(wheel_only=False)["id"]
+        place = play.at.environment.name
+        libraries = generations.placed(play.at.root, place).libraries
+        assert libraries and all((play.at.checkout / one).exists() for one in libraries)
+        play.out.truncate(0)
+        play.activate(wheel)
+        warned = f"{play.at.checkout} still holds the libraries of the overlay"
+        assert f"{warned} {overlay}" in play.out.getvalue()
+        play.out.truncate(0)
+        play.activate(overlay)
+        for library in libraries:
+            (play.at.checkout / library).unlink()
+        play.activate(wheel)
+        assert warned not in play.out.getvalue()
+
+    def test_checkout_gone(self, play: Series) -> None:
+        """An overlay of a checkout that was moved away is no build to switch to."""
+        wheel = play.build()["id"]
+        overlay = play.build(wheel_only=False)["id"]
+        play.at.checkout.rename(play.at.checkout.with_name("moved"))
+        with pytest.raises(UsageError, match="is gone") as caught:
+            play.activate(overlay)
+        assert str(play.at.checkout) in caught.value.what
+        assert caught.value.hint == "invoke build-sm70"
+        assert play.activate(wheel).active == wheel
+
     @pytest.mark.parametrize("force", [False, True])
     def test_in_use(self, play: Series, force: bool) -> None:
         """Who is in the way is named in words of switching, forced or not."""

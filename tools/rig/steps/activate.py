@@ -18,7 +18,7 @@ from tools.rig.builds import profile as profiles
 from tools.rig.builds.generations import Generation
 from tools.rig.guard import gate
 from tools.rig.host import git, look
-from tools.rig.steps import dot_venv, switching, toolkit, verify
+from tools.rig.steps import dot_venv, gone, switching, toolkit, verify
 from tools.rig.steps.alone import alone
 from tools.rig.steps.git_safe import GitSafeResult, git_safe
 from tools.rig.steps.scene import Scene
@@ -55,6 +55,7 @@ def activate(
     trust: Callable[..., GitSafeResult] = git_safe,
     head: Callable[..., str] = git.head,
     make_link: Callable[..., str] = look.make_link,
+    disk: Callable[..., look.Disk] = look.disk,
 ) -> Activated:
     """Switch to the build that `name` names, or to the previous one.
 
@@ -68,13 +69,14 @@ def activate(
     prove
         Looks at a build that was never proved, once it is in force; what it raises
         switches back. None lets it be.
-    guard, trust, head, make_link
+    guard, trust, head, make_link, disk
         Seams for tests.
 
     Raises
     ------
     UsageError
-        When there is no such build, or its libraries are of another commit.
+        When there is no such build, its libraries are of another commit, or it is an
+        overlay of a checkout that is gone.
     InUseError
         When someone builds it, or uses what is in force.
     """
@@ -82,6 +84,13 @@ def activate(
     with alone(console, found) as here:
         switching.settle(console, found)
         to = generations.find(found.root, found.environment.name, name)
+        if to.mode == "editable" and gone.is_gone([to], disk):
+            raise UsageError(
+                f"the checkout of {to.id} is gone: {to.checkout}",
+                usual="It was moved or deleted. An overlay is a checkout's Python "
+                "files with built libraries, and is nothing without them.",
+                hint="invoke build-sm70",
+            )
         if generations.active_id(found.root, found.environment.name) == to.id:
             raise UsageError(f"{to.id} is in force already", hint="invoke builds")
         at = ""

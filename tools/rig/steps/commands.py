@@ -232,6 +232,10 @@ def builds(console: Console, **cli: str) -> Any:
     if not cli.get("source"):
         return step.builds(console, root_in_force())
     settings = settings_for(cli)
+    gone, root = checked_path(settings.source).resolve(), root_in_force(cli)
+    if root and not os.path.exists(gone) and place_id(gone) in placed.places(root):
+        # it was moved or deleted, and its builds are still there
+        return step.builds(console, root, gone)
     source = target.need_folder(settings.source).resolve()
     its = linked.of(source) if settings.local_root is None else None
     own = its is not None and its.environment.name == place_id(source)

@@ -112,7 +112,21 @@ def switch_on(
         _back(console, found, before or _earlier(done), earlier)
         raise
     console.mark("ok", f"switched to {to.id} ({duration(done.seconds)})")
+    if to.mode == "wheel":
+        _tell_of_overlay(console, found)
     return done, over
+
+
+def _tell_of_overlay(console: Console, found: Scene) -> None:
+    """Say it where a Python that is started in the checkout takes other libraries."""
+    note = generations.placed(found.root, found.environment.name)
+    there = [path for path in note.libraries if (found.checkout / path).exists()]
+    if there:
+        console.mark(
+            "warn",
+            f"{found.checkout} still holds the libraries of the overlay {note.id}",
+        )
+        console.say("  a Python that is started there imports them, not this build")
 
 
 def _kept(seen: InUse, old: Path, to: Generation, fresh: bool) -> InUseError:
