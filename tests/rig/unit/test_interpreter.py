@@ -96,6 +96,17 @@ class TestPython:
             assert caught.value.hint == "mv /e /e.old"
         assert interpreter.keep(Wish("3.11", by_user=True), "3.11.2", there).installed
 
+    def test_keep_for_one_that_can_never_be_used(self) -> None:
+        """No environment that works is to be moved away for what the target refuses."""
+        old = replace(PY312, version="2.7.18")
+        for wish in (
+            Wish("2.7", by_user=True, requires=">=3.10"),
+            Wish("2.7", by_user=True, requires=">=3.10", named=old),
+        ):
+            with pytest.raises(CannotError, match=r"2\.7") as caught:
+                interpreter.keep(wish, "3.12.4", Path("/e"))
+            assert caught.value.hint == "unset ONECAT_PYTHON"
+
     def test_missing_tells_what_uv_said(self) -> None:
         """The reason of the download's failure is among the details."""
         got = interpreter.missing(Wish("3.12"), [replace(PY311, problem="x")], "dns")

@@ -62,16 +62,11 @@ def decide(wish: Wish, found: Sequence[Python]) -> Choice:
     best = pythons.choose(
         found, wish.version, wish.requires, need_headers=wish.need_headers
     )
-    admitted = pythons.admits(wish.requires, _whole(wish.version))
     if best is not None and pythons.fits(best, wish.version):
         return Choice(best)
-    if wish.by_user and not admitted:
-        raise CannotError(
-            f"the target does not admit Python {wish.version}",
-            usual=f"Its requires-python is {wish.requires}.",
-            hint="unset ONECAT_PYTHON",
-        )
-    if admitted and not wish.offline:
+    if wish.by_user:
+        _need_admitted(wish)
+    if pythons.admits(wish.requires, _whole(wish.version)) and not wish.offline:
         fallback = None if wish.by_user else best
         return Choice(fallback, wish.version, f"no Python {wish.version} is installed")
     if best is not None and not wish.by_user:
@@ -84,12 +79,20 @@ def keep(wish: Wish, version: str, environment: Path) -> Choice:
 
     Raises
     ------
+    CannotError
+        When the user asks for one that the target does not admit.
     StepFailed
         When the target does not admit it, or the user asks for another one.
     """
     there = Python(environment / "bin/python", version, "environment")
     wanted = wish.named.version if wish.named else wish.version
     other = (wish.by_user or wish.named is not None) and not pythons.fits(there, wanted)
+    if other:
+        # an environment that works is not to make room for one that never will
+        if wish.named is None:
+            _need_admitted(wish)
+        elif not pythons.admits(wish.requires, wanted):
+            _usable(wish, wish.named)
     if other or not pythons.admits(wish.requires, version):
         asked = f"Python {wanted}" if other else f"requires-python {wish.requires}"
         raise StepFailed(
@@ -98,6 +101,16 @@ def keep(wish: Wish, version: str, environment: Path) -> Choice:
             hint=put_aside(environment),
         )
     return Choice(there)
+
+
+def _need_admitted(wish: Wish) -> None:
+    """Refuse a version that the user asks for and the target never takes."""
+    if not pythons.admits(wish.requires, _whole(wish.version)):
+        raise CannotError(
+            f"the target does not admit Python {wish.version}",
+            usual=f"Its requires-python is {wish.requires}.",
+            hint="unset ONECAT_PYTHON",
+        )
 
 
 def missing(wish: Wish, found: Sequence[Python], reason: str = "") -> CannotError:
