@@ -15,7 +15,7 @@ from tools.rig.steps.checks.registry import Outcome, check
 
 @check("memory", "memory", source="/proc/meminfo; memory cgroup")
 def memory(facts: Facts) -> Outcome:
-    """Say how many compiles at once memory and cores allow."""
+    """Say for how many of the largest compiles at once there is room."""
     have, cores = facts.memory, facts.cores
     if not have.total:
         return Outcome("unknown", "cannot read /proc/meminfo")
@@ -38,17 +38,11 @@ def memory(facts: Facts) -> Outcome:
     each = facts.profile.gib_per_job
     fit = jobs.fitting(have.usable, cores.usable, each)
     asked = facts.settings.jobs
-    if asked and asked * per_job > have.usable:
-        return Outcome(
-            "warn",
-            f"{detail}; {asked} compiles at once may take {asked * each} GiB",
-            hint=f"export MAX_JOBS={fit}",
-            data=data,
-            measured=measured,
-        )
+    most = f", never more than {asked} (MAX_JOBS)" if asked else ""
     return Outcome(
         "ok",
-        f"{detail}: {asked or fit} compiles at once at {each} GiB each",
+        f"{detail}: room for {fit} compiles of {each} GiB, and more of smaller ones"
+        f"{most}",
         data=data,
         measured=measured,
     )
