@@ -90,7 +90,7 @@ def write(
     """Write a whole model folder and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer.json").write_text('{"model": {}}')
     every = dict(llama_tensors() if tensors is None else tensors)
     if shards == 1:
         write_shard(folder / "model.safetensors", every)

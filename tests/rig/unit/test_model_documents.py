@@ -54,6 +54,39 @@ def test_broken_tokenizer(tmp_path: Path, text: str) -> None:
     assert "tokenizer.json is not the JSON" in problem.what
 
 
+WORDS = {f"{n:x}": n for n in range(400_000)}
+
+
+@pytest.mark.parametrize(
+    ("whole", "size"),
+    [
+        ({"a": 1}, "small"),
+        ({"model": 7}, "small"),
+        ({"vocab": {**WORDS, "model": 7}}, "large"),
+    ],
+    ids=["another", "number", "large"],
+)
+def test_json_that_is_no_tokenizer(tmp_path: Path, whole: Any, size: str) -> None:
+    """What no tokenizer is made of is told before a server fails with it."""
+    file = write(tmp_path) / "tokenizer.json"
+    file.write_text(json.dumps(whole))
+    assert (file.stat().st_size > documents.PARSED) is (size == "large")
+    (problem,) = folder.read(tmp_path).errors
+    assert "tokenizer.json is no tokenizer: it has no model" in problem.what
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_large_tokenizer(tmp_path: Path, indent: int | None) -> None:
+    """One that is large is not parsed, but half of it is no tokenizer."""
+    file = write(tmp_path) / "tokenizer.json"
+    text = json.dumps({"version": "1.0", "model": {"vocab": WORDS}}, indent=indent)
+    file.write_text(text)
+    assert file.stat().st_size > documents.PARSED
+    assert folder.read(tmp_path).problems == ()
+    os.truncate(file, len(text) - 9)
+    assert "tokenizer.json is not the JSON" in said(tmp_path)
+
+
 def test_tokenizer_of_another_kind(tmp_path: Path) -> None:
     """One without a byte is a problem; a very large one is not looked into."""
     write(tmp_path)

@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import regex as re
+
 from tools.rig.base.errors import quoted
 from tools.rig.base.regular_file import opened
 from tools.rig.serve.problem import Problem
@@ -17,6 +19,10 @@ LARGEST = 64 << 20
 """Bytes of the largest JSON file that is read; the index of a model with 100,000
 tensors has about 10 MB."""
 
+PARSED = 4 << 20
+"""Bytes of the largest tokenizer.json that is parsed: one of 39 MB takes half a second;
+in a larger one the ends and the key of its model are looked for."""
+
 TOKENIZERS = (
     "tokenizer.json",
     "tokenizer.model",
@@ -24,6 +30,9 @@ TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+
+_MODEL = re.compile(rb'"model"\s*+:\s*+\{')
+"""A word of the vocabulary has a number behind it, and no object."""
 
 _MARKS = (
     (codecs.BOM_UTF8, "UTF-8 with a byte order mark", "tail -c +4"),
@@ -43,16 +52,25 @@ def read(path: Path, problems: list[Problem], *, whole: bool = True) -> dict[str
 
     Without `whole` a file above :data:`LARGEST` is not looked into, and no problem.
     """
+    data = _data(path, problems)
+    if data is None or (len(data) > LARGEST and not whole):
+        return {}
+    return _object(path, data, problems)
+
+
+def _data(path: Path, problems: list[Problem]) -> bytes | None:
     try:
         with opened(path) as stream:
-            data = stream.read(LARGEST + 1)
-        if len(data) > LARGEST and not whole:
-            return {}
-        # by itself json also reads what the server, which takes UTF-8 alone, does not
-        found = json.loads(data.decode()) if len(data) <= LARGEST else None
+            return stream.read(LARGEST + 1)
     except OSError as exc:
         problems.append(unreadable(path, exc))
-        return {}
+        return None
+
+
+def _object(path: Path, data: bytes, problems: list[Problem]) -> dict[str, Any]:
+    try:
+        # by itself json also reads what the server, which takes UTF-8 alone, does not
+        found = json.loads(data.decode()) if len(data) <= LARGEST else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -88,7 +106,9 @@ def tokenizers(path: Path, names: list[str]) -> list[Problem]:
             Problem(f"no tokenizer in {path}", f"ls {quoted(path)}/tokenizer*")
         )
     for name in (*TOKENIZERS, "tokenizer_config.json"):
-        if name in names and name.endswith(".json"):
+        if name in names and name == "tokenizer.json":
+            _of_tokenizers(path / name, found)
+        elif name in names and name.endswith(".json"):
             read(path / name, found, whole=False)
         elif name in names:
             try:
@@ -99,6 +119,25 @@ def tokenizers(path: Path, names: list[str]) -> list[Problem]:
             except OSError as exc:
                 found.append(unreadable(path / name, exc))
     return found
+
+
+def _of_tokenizers(path: Path, problems: list[Problem]) -> None:
+    """Look whether a file is one of the library tokenizers, which has a model always.
+
+    Without it the server fails with ``KeyError: 'added_tokens'`` after it has loaded.
+    """
+    data = _data(path, problems)
+    if data is None or len(data) > LARGEST:
+        return
+    before = len(problems)
+    ends = data[:64].lstrip()[:1] + data[-64:].rstrip()[-1:]
+    if len(data) > PARSED and ends == b"{}":
+        has_model = _MODEL.search(data) is not None
+    else:
+        has_model = isinstance(_object(path, data, problems).get("model"), dict)
+    if not has_model and len(problems) == before:
+        what = f"{path} is no tokenizer: it has no model"
+        problems.append(Problem(what, "download it again"))
 
 
 def _has_one(names: list[str]) -> bool:
