@@ -69,6 +69,8 @@ class Machine:
             candidates=both,
             pythons=found,
             offline=bool(settings.offline),
+            wanted=settings.python or fakemachine.survey().wanted,
+            wanted_by_user=settings.python is not None,
         )
 
     def find(self, env: dict[str, str] | None = None, **how: Any) -> Scene:
@@ -239,3 +241,12 @@ def test_at(tmp_path: Path) -> None:
     found = scenes.at(settings, tmp_path / "here", V100, seams=seams)
     assert found.profile is V100 and found.checkout == tmp_path / "here"
     assert found.env["PATH"] == os.environ["PATH"]
+
+
+def test_python_that_the_profile_never_takes(tmp_path: Path) -> None:
+    """It is refused before the sample is there to say so."""
+    machine = Machine(tmp_path, Target(None, SAMPLE))
+    with pytest.raises(CannotError, match="does not admit Python 2.7") as caught:
+        machine.find(cli={"python": "2.7"}, lay_out=False)
+    assert caught.value.hint == "unset ONECAT_PYTHON"
+    assert machine.find(cli={"python": "3.12"}, lay_out=False).is_sample

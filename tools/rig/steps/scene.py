@@ -184,7 +184,7 @@ def _survey(
     env: Mapping[str, str],
     **more: Any,
 ) -> PlaceFacts:
-    return ask.facts(
+    found = ask.facts(
         settings,
         checkout,
         python=profile.python,
@@ -193,6 +193,9 @@ def _survey(
         need_headers=profile.torch is not None,
         **more,
     )
+    # where the target does not say it, as before it is laid out, its profile does
+    requires = found.requires_python or profile.python_admits
+    return dataclasses.replace(found, requires_python=requires)
 
 
 def _without_python(facts: Callable[..., PlaceFacts]) -> Callable[..., PlaceFacts]:
