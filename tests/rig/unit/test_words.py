@@ -162,3 +162,15 @@ def test_no_secret() -> None:
     document = words.as_json(said(f"flat tyre of car HF_TOKEN={token}\n"), "en", {})
     assert token not in str(document)
     assert token not in "\n".join(text_of(f"flat tyre of car HF_TOKEN={token}\n"))
+
+
+@pytest.mark.parametrize("lang", words.LANGUAGES)
+def test_no_way_to_gits_servers(lang: str) -> None:
+    """Who cannot clone is told of mirrors, and no command has a word to fill in."""
+    known = {one.id: one for one in catalogue()}
+    for name in ("dns-failure", "host-unreachable"):
+        fix = "\n".join(known[name].words[lang].fix)
+        assert "git_mirrors" in fix and "ONECAT_GIT_MIRRORS" in fix
+    for line in known["dns-failure"].words[lang].fix:
+        typed = [part for part in line.split("`") if part.startswith("$ getent")]
+        assert not any(word.isupper() for part in typed for word in part.split())
