@@ -20,7 +20,13 @@ from tests.rig.support.crashes import console as console
 from tests.rig.support.crashes import reports
 from tests.rig.support.crashes import screen as screen
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, ExitCode, StepFailed, UsageError
+from tools.rig.base.errors import (
+    CannotError,
+    ExitCode,
+    InUseError,
+    StepFailed,
+    UsageError,
+)
 from tools.rig.base.report import run_command
 
 
@@ -103,6 +109,26 @@ class TestExpectedFailures:
                 "code": 3,
             }
         }
+
+    @pytest.mark.parametrize("hint", ["invoke activate --build 1 --when-free", ""])
+    def test_one_hint(
+        self,
+        console: Console,
+        screen: io.StringIO,
+        capsys: pytest.CaptureFixture[str],
+        hint: str,
+    ) -> None:
+        """The document names the command as the screen does, typed flags included."""
+
+        def body(console: Console) -> None:
+            console.flags = {"profile": "sample"}
+            raise InUseError("in use", hint=hint)
+
+        assert run_command(body, as_json=True, console=console) == 4
+        told = json.loads(capsys.readouterr().out)["error"]["hint"]
+        with_flag = "invoke activate --profile sample --build 1 --when-free"
+        assert told == (with_flag if hint else "")
+        assert (f"hint: {told}\n" in screen.getvalue()) == bool(hint)
 
     def test_failure_while_data_is_made(
         self, console: Console, capsys: pytest.CaptureFixture[str]

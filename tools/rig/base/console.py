@@ -25,6 +25,8 @@ _SIGNS = {"ok": "✓", "warn": "!", "fail": "✗", "skip": "-", "unknown": "?"}
 _PLAIN = {"ok": "+", "warn": "!", "fail": "x", "skip": "-", "unknown": "?"}
 _PAINT = {"ok": "32", "warn": "33", "fail": "31", "skip": "2", "unknown": "36"}
 
+_HINT = "hint: "
+
 
 class Console:
     """Writes messages and steps to one stream.
@@ -62,7 +64,7 @@ class Console:
 
     def say(self, line: str = "") -> None:
         """Print one line, secrets masked."""
-        line = typed.hint(line, self.env.get("RIG_TASK", ""), self.flags)
+        line = self._typed(line)
         if self.github:
             # the runner obeys lines that begin like this, whoever wrote them
             parts = line.split("\n")
@@ -71,6 +73,10 @@ class Console:
                 for p in parts
             )
         self._print(line)
+
+    def hint(self, command: str) -> str:
+        """Return a hint as :meth:`say` prints it, for those who read it as data."""
+        return self._typed(f"{_HINT}{command}").removeprefix(_HINT)
 
     def mark(self, status: str, line: str) -> None:
         """Print a line behind a mark.
@@ -124,6 +130,9 @@ class Console:
             # first, so that the result is seen while the group is folded
             self._print("::endgroup::")
         self.mark(status, f"{title} ({duration(time.monotonic() - start)})")
+
+    def _typed(self, line: str) -> str:
+        return typed.hint(line, self.env.get("RIG_TASK", ""), self.flags)
 
     def _print(self, line: str) -> None:
         self.clear()

@@ -185,7 +185,7 @@ def _failed(exc: RigError, console: Console, as_json: bool) -> int:
         error = {
             "what": exc.what,
             "usual": exc.usual,
-            "hint": exc.hint,
+            "hint": console.hint(exc.hint),
             "details": exc.details,
             "code": int(exc.code),
         }
