@@ -192,6 +192,26 @@ class TestReport:
             got = step.report(console, record, None, root, given, artist=draw)
             assert got.file == tmp_path / made.replace("x/", "")
 
+    @pytest.mark.parametrize("there", [True, False])
+    def test_of_another_user(
+        self,
+        root: StateRoot,
+        console: Console,
+        monkeypatch: pytest.MonkeyPatch,
+        there: bool,
+    ) -> None:
+        """Where a root may not be written to, another place is named before work."""
+        folder, fake, record = root.path / "reports", Fake(), built.record()
+        if there:
+            monkeypatch.setattr(step.os, "access", lambda path, mode: path != folder)
+        else:
+            # root may write everywhere, but not into this
+            folder.touch()
+        with pytest.raises(StepFailed, match="cannot write") as caught:
+            step.report(console, record, None, root, None, artist=fake.artist())
+        hint = f"invoke report --build {record['id']} --output ."
+        assert not fake.asked and caught.value.hint == hint
+
     def test_output_with_a_slash(
         self, root: StateRoot, console: Console, tmp_path: Path
     ) -> None:

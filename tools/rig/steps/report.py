@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.rig.base.console import Console
-from tools.rig.base.errors import CannotError, RigError, UsageError
+from tools.rig.base.errors import CannotError, RigError, StepFailed, UsageError
 from tools.rig.base.paths import typed_path
 from tools.rig.base.state import StateRoot, write_text
 from tools.rig.builds.report import plain, sources
@@ -74,6 +75,10 @@ def report(
         When its name holds a line break.
     """
     name = str(record.get("id") or "build")
+    file = typed_path(output) if output else _reports(root, name)
+    # a Path has lost the slash that tells
+    if os.path.isdir(file) or str(output or "").endswith(os.sep):
+        file /= f"{name}.html"
     facts = gather(
         record,
         earlier,
@@ -83,15 +88,34 @@ def report(
     )
     sheet = sheets.sheet(facts)
     drawn, plots, note = _drawn(sheet, root, console, artist)
-    file = typed_path(output) if output else root.make(root.path / "reports")
-    # a Path has lost the slash that tells
-    if os.path.isdir(file) or str(output or "").endswith(os.sep):
-        file /= f"{name}.html"
     write_text(file, page(facts, drawn, note))
     if note:
         console.mark("warn", note)
     console.mark("ok", f"report of {name}: {file}")
     return ReportResult(file, facts, plots, note)
+
+
+def _reports(root: StateRoot, name: str) -> Path:
+    """Return the state root's folder for reports.
+
+    Raises
+    ------
+    StepFailed
+        When we may not write there, as to another user's.
+    """
+    folder = root.path / "reports"
+    try:
+        root.make(folder)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        why = f"cannot write to {folder}"
+    except StepFailed as exc:
+        why = exc.what
+    raise StepFailed(
+        why,
+        usual="The report may lie anywhere: a dot is the folder that you are in.",
+        hint=f"invoke report --build {shlex.quote(name)} --output .",
+    )
 
 
 def chosen(
