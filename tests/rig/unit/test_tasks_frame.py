@@ -4,6 +4,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +40,56 @@ def test_file_that_was_cleaned_away(
     """A step that went well does not fail for want of a place to say so."""
     monkeypatch.setenv("RIG_EXIT_FILE", str(tmp_path / "gone" / "code"))
     frame.do(lambda console: None)
+
+
+ROOT = Path(__file__).parents[3]
+_EARLY = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from invoke.main import program
+from invoke.program import Program
+from tools.rig.base import console
+
+def press(*args, **how):
+    os.kill(os.getpid(), signal.SIGINT)
+
+if sys.argv[2] == "before":
+    Program.update_config = press
+elif sys.argv[2] == "while":
+    console.Console.say = press
+else:
+    from tools.rig.base import report
+    real = report.run_command
+    report.run_command = lambda *args, **how: (real(*args, **how), press())
+program.run(["invoke", "--search-root", sys.argv[1], "serve-status"])
+"""
+
+
+@pytest.mark.allow_process
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_ctrl_c_is_never_a_failure(tmp_path: Path, when: str) -> None:
+    """Whenever it comes once the tasks are read, it ends with 130 and is told."""
+    file = tmp_path / "code"
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", _EARLY, ROOT, when],
+        env={
+            "HOME": os.fspath(tmp_path),
+            "ONECAT_LOCAL_ROOT": os.fspath(tmp_path / "root"),
+            "RIG_EXIT_FILE": os.fspath(file),
+            "PATH": os.environ["PATH"],
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=_hears,
+    )
+    assert done.returncode == 130
+    assert file.read_text() == "130\n"
+    if when != "while":
+        assert done.stderr.endswith("error: interrupted\n")
+    assert "Traceback" not in done.stderr
+
+
+def _hears() -> None:
+    # a test run in the background ignores it, and so would the child
+    signal.signal(signal.SIGINT, signal.default_int_handler)

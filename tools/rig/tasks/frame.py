@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from invoke.tasks import task as invoke_task
 task = functools.partial(invoke_task, auto_shortflags=False)
 """A task without short flags: Invoke makes them of whatever letter is free, and ``-h``
 would be ``--when-free``."""
+
+_INTERRUPTED = 130
 
 _SAID = {
     "json": "print one JSON document on stdout and nothing else there",
@@ -44,8 +48,12 @@ def do(body: Callable[[Any], Any], as_json: bool = False) -> None:
     """
     from tools.rig.base.report import run_command
 
+    def heard(console: Any) -> Any:
+        with _interrupts():
+            return body(console)
+
     _note("running")
-    code = run_command(body, as_json=as_json)
+    code = run_command(heard, as_json=as_json)
     _note(str(code))
     if code:
         raise Exit(code=code)
@@ -77,6 +85,45 @@ def read_words(parse: Callable[[Program], None]) -> Callable[[Program], None]:
             raise Exit(message, code=2) from exc
 
     return parse_tasks
+
+
+def hear_interrupts(parse: Callable[[Program], None]) -> Callable[[Program], None]:
+    """Return a reading of the command line from which on Ctrl-C ends us with 130.
+
+    Invoke says 1, and no word, and Python's own end is a traceback.
+    """
+
+    def parse_tasks(program: Program) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupted)
+        parse(program)
+
+    return parse_tasks
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let Ctrl-C interrupt a step, which ends what it began, and not end us at once."""
+    ours = signal.getsignal(signal.SIGINT) is _interrupted
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, _interrupted)
+
+
+def _interrupted(signum: int, frame: object) -> None:
+    """End before anything was begun, or after all was done."""
+    # a second one would be told by Python, which ends already
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _note(str(_INTERRUPTED))
+    if sys.stderr is not None:
+        # past the buffer, which may be in the middle of another line
+        with contextlib.suppress(OSError):
+            os.write(2, b"error: interrupted\n")
+    raise SystemExit(_INTERRUPTED)
 
 
 def _note(word: str) -> None:
