@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,11 +12,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from invoke.collection import Collection
 from invoke.exceptions import Exit
+from invoke.program import Program
+from invoke.tasks import Task
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError
-from tools.rig.tasks import frame
+from tools.rig.tasks import building, explaining, frame, preparing, serving
 
 
 def test_exit_code_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,6 +44,43 @@ def test_file_that_was_cleaned_away(
     """A step that went well does not fail for want of a place to say so."""
     monkeypatch.setenv("RIG_EXIT_FILE", str(tmp_path / "gone" / "code"))
     frame.do(lambda console: None)
+
+
+class Typed(Program):
+    """Invoke with our reading of the command line."""
+
+    parse_tasks = frame.read_words(Program.parse_tasks)
+
+
+@pytest.mark.parametrize(
+    ("words", "empty"),
+    [
+        (["report", "--build", ""], "--build"),
+        (["report", "--output="], "--output"),
+        (["activate", "--build=", "--source", ""], "--build and --source"),
+        (["install-wheel", ""], "--wheel"),
+        (["doctor", "--only", "git", "--only", ""], "--only"),
+        (["diagnose", "a.log", ""], "--log"),
+        (["serve-tp2", "--api-key-file", "", "--model", "x"], "--api-key-file"),
+    ],
+)
+def test_empty_values(
+    words: list[str],
+    empty: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An option that is given with nothing in it is wrong usage, of whatever task."""
+    sides = (building, explaining, preparing, serving)
+    every = [one for side in sides for one in vars(side).values()]
+    tasks = [one for one in every if isinstance(one, Task)]
+    invoke = Typed(namespace=Collection(*dict.fromkeys(tasks)))
+    with pytest.raises(SystemExit) as caught:
+        invoke.run(["invoke", *words, "--json"])
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    said = f"{words[0]}: nothing is given for {empty}"
+    assert json.loads(out)["error"]["what"] == said
+    assert err.startswith(f"error: {said}\n")
 
 
 ROOT = Path(__file__).parents[3]
