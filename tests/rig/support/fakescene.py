@@ -124,6 +124,7 @@ class Stage:
         self.made_notes: tuple[str, ...] = ()
         self.users: tuple[User, ...] = ()
         self.state = "ready"
+        self.python = "3.12.4"
         self.breaks = ""
         self.error: BaseException = StepFailed("broken")
 
@@ -185,7 +186,7 @@ class Stage:
             plan.root,
             plan.environment,
             python,
-            "3.12.4",
+            self.python,
             None,
             notes,
             plan.deps,

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tools.rig.base.console import Console
 from tools.rig.base.errors import InUseError, unwritable
 from tools.rig.builds import uv
+from tools.rig.builds.generations import Generation
 from tools.rig.steps import (
     build_report,
     dot_venv,
@@ -74,30 +76,26 @@ def _steps(
     env = uv.environment(found.env, root, offline=bool(found.settings.offline))
     notes = build_report.place_notes(found.placing, made)
     notes += build_report.chain_notes(chosen, pair, root.toolkits)
-    with generation.new(found, run.record.id, use, env) as new:
-        scratch = root.make(root.make(root.artifacts) / run.record.id)
-        result: InstallResult = use.install_wheel(
-            console,
-            wheel,
-            python=new.python,
-            profile=found.profile,
-            cuobjdump=pair.toolkit.cuobjdump,
-            uv=uv.program(env),
-            scratch=scratch,
-            log=run.record.log,
-            env=env,
-            torch_backend=plan.torch_backend(found),
+    same = _same(run, found, wheel, use, pair.toolkit.cuobjdump, made.python_version)
+    if same is not None:
+        new, result = same
+    else:
+        new, result = _install(run, found, wheel, use, env, pair.toolkit.cuobjdump)
+    run.record.update(generation=new.id)
+    if new.active:
+        run.done(
+            unchanged=new.id,
+            version=result.version,
+            notes=notes,
+            verify=result.after.to_json(),
         )
-        new = use.finish(
-            replace(
-                new,
-                mode="wheel",
-                wheel=str(_kept(wheel, scratch)),
-                version=result.version,
-                checkout=str(found.checkout),
-                verified=True,
-            )
-        )
+        console.mark("ok", f"nothing changed: {new.id} stays in force")
+        console.say(f"  environment  {found.environment}")
+        dot_venv.follow(console, found, use.make_link)
+        dot_venv.tell(console, found)
+        return result
+    if same is not None:
+        console.say(f"  {new.id} is just the same, and is taken")
     try:
         with run.step("switch"):
             _, over = switching.switch_on(
@@ -123,6 +121,67 @@ def _steps(
     console.say(f"  record       {run.record.file}")
     dot_venv.tell(console, found)
     return result
+
+
+def _same(
+    run: Run, found: Scene, wheel: Path, use: Tools, cuobjdump: Path, python: str
+) -> tuple[Generation, InstallResult] | None:
+    """Return the generation that holds the wheel already, if it proves itself again."""
+    one = generation.known(found, wheel, "wheel", "", "", use.inspect, python)
+    if one is None:
+        return None
+    with run.step("verify the environment that has this wheel"):
+        after = use.verify(
+            run.console,
+            python=one.python,
+            profile=found.profile,
+            cuobjdump=cuobjdump,
+            checkout=None,
+        )
+    if not after.ok:
+        # somebody has changed it by hand
+        run.console.mark("warn", f"{one.id} is not what it was: it is installed anew")
+        return None
+    project = found.profile.project
+    result = InstallResult(str(wheel), project, one.version, None, after, one.id)
+    return one, result
+
+
+def _install(
+    run: Run,
+    found: Scene,
+    wheel: Path,
+    use: Tools,
+    env: Mapping[str, str],
+    cuobjdump: Path,
+) -> tuple[Generation, InstallResult]:
+    """Make a generation of the wheel; nobody sees it yet."""
+    console, root = run.console, found.root
+    with generation.new(found, run.record.id, use, env) as new:
+        scratch = root.make(root.make(root.artifacts) / run.record.id)
+        result: InstallResult = use.install_wheel(
+            console,
+            wheel,
+            python=new.python,
+            profile=found.profile,
+            cuobjdump=cuobjdump,
+            uv=uv.program(env),
+            scratch=scratch,
+            log=run.record.log,
+            env=env,
+            torch_backend=plan.torch_backend(found),
+        )
+        new = use.finish(
+            replace(
+                new,
+                mode="wheel",
+                wheel=str(_kept(wheel, scratch)),
+                version=result.version,
+                checkout=str(found.checkout),
+                verified=True,
+            )
+        )
+    return new, result
 
 
 def _kept(wheel: Path, folder: Path) -> Path:

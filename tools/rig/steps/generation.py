@@ -86,6 +86,7 @@ def known(
     toolkit: str,
     head: str,
     inspect: Callable[[Path], tuple[str, str]],
+    python: str = "",
 ) -> Generation | None:
     """Return the generation that a new one would be just the same as.
 
@@ -100,6 +101,8 @@ def known(
         What the new one would be made as, with, and of.
     inspect
         See :func:`tools.rig.builds.survey.inspect`.
+    python
+        The version that its Python must have, where the wheel fits several.
     """
     wanted = (mode, toolkit, found.profile.name)
     for one in generations.listing(found.root, found.environment.name, sizes_s=0):
@@ -113,7 +116,8 @@ def known(
         whole = not one.active or (
             one.verified and all(wheel.holds(built, m, file) for m, file in placed)
         )
-        if whole and inspect(one.folder)[0] == "ready":
+        state, version = inspect(one.folder) if whole else ("", "")
+        if state == "ready" and python in ("", version):
             return one
     return None
 

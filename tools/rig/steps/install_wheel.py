@@ -29,13 +29,18 @@ from tools.rig.steps.verify import failure, verify
 
 @dataclass(frozen=True)
 class InstallResult:
-    """What was installed, and what the two looks at it found."""
+    """What was installed, and what the two looks at it found.
+
+    ``unchanged`` is the build that held just the same already: nothing was installed,
+    and the wheel itself was not looked at again.
+    """
 
     wheel: str
     project: str
     version: str
-    before: VerifyReport
+    before: VerifyReport | None
     after: VerifyReport
+    unchanged: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -43,8 +48,9 @@ class InstallResult:
             "wheel": self.wheel,
             "project": self.project,
             "version": self.version,
-            "before": self.before.to_json(),
+            "before": None if self.before is None else self.before.to_json(),
             "after": self.after.to_json(),
+            "unchanged": self.unchanged or None,
         }
 
 
