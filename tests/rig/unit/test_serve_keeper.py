@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -167,6 +168,22 @@ def test_keeper_from_start_to_end(tmp_path: Path) -> None:
     end = daemon.how_it_ended(tmp_path / "a.end")
     assert end is not None
     assert (end["code"], end["asked"], end["orphans"]) == (7, False, [])
+
+
+@pytest.mark.allow_process
+@pytest.mark.usefixtures("kept_signals")
+def test_keeper_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end that the disk does not take leaves no empty file behind."""
+
+    def full(data: object, file: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keeper.json, "dump", full)
+    made = Alone(order(tmp_path), ["/bin/true"])
+    made.start()
+    assert made.keep() == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["a.log"]
+    assert daemon.how_it_ended(tmp_path / "a.end") is None
 
 
 @pytest.mark.allow_process

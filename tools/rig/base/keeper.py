@@ -220,9 +220,13 @@ class Keeper:
         }
         temp = f"{self.order['end']}.new"
         with contextlib.suppress(OSError):
-            with open(temp, "w", encoding="utf-8") as fh:
-                json.dump(data, fh)
-            os.replace(temp, self.order["end"])
+            try:
+                with open(temp, "w", encoding="utf-8") as fh:
+                    json.dump(data, fh)
+                os.replace(temp, self.order["end"])
+            except OSError:
+                # a full disk took the name, and not what it is to hold
+                os.unlink(temp)
 
 
 def _name(pid: int) -> str:
