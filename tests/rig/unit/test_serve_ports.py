@@ -34,6 +34,9 @@ def test_what_is_no_port(word: str) -> None:
         ports.number("port", word)
     assert "from 1 to 65535" in caught.value.usual
     assert caught.value.hint == "--port 8000"
+    with pytest.raises(UsageError) as of_router:
+        ports.number("port", word, 8080)
+    assert of_router.value.hint == "--port 8080"
 
 
 def test_what_is_one() -> None:

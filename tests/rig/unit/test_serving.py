@@ -239,6 +239,12 @@ class TestWritten:
             planned.console, "nginx", ["m"], [], typed_words, output="", **CLI
         )
         assert planned.calls[-1][0][2] == ["running ['m']"]
+        typed_words["port"] = "0"
+        with pytest.raises(UsageError) as told:
+            serving.serve_router(
+                planned.console, "nginx", ["m"], [], typed_words, output="", **CLI
+            )
+        assert told.value.hint == "--port 8080"
 
 
 def test_words_behind_a_dash() -> None:

@@ -19,8 +19,13 @@ _TRIES = 50
 _OF_ALL = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
-def number(flag: str, word: str) -> int:
+def number(flag: str, word: str, usual: int = USUAL) -> int:
     """Return the port that was typed.
+
+    Parameters
+    ----------
+    usual
+        What it would be if nothing were typed.
 
     Raises
     ------
@@ -34,7 +39,7 @@ def number(flag: str, word: str) -> int:
     raise UsageError(
         f"--{flag} {shown(word)} is no port",
         usual=f"Ports are whole numbers from 1 to {HIGHEST}; 0 would be any of them.",
-        hint=f"--{flag} {USUAL}",
+        hint=f"--{flag} {usual}",
     )
 
 

@@ -138,11 +138,12 @@ def serve_router(
     if not kind:
         kinds = ", ".join(step.KINDS)
         raise UsageError(f"which router: {kinds}?", hint="invoke --help serve-router")
+    usual = backend.USUAL
     wish = step.Wish(
         kind,
         name=typed["name"],
         host=typed["host"] or "127.0.0.1",
-        port=ports.number("port", typed["port"]) if typed["port"] else backend.USUAL,
+        port=ports.number("port", typed["port"] or str(usual), usual),
         api_key_file=given_path(typed["api_key_file"]),
         insecure=typed["insecure"],
         certificate=given_path(typed["certificate"]),
