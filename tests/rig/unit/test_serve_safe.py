@@ -50,19 +50,26 @@ def test_others_need_a_key(desk: Desk) -> None:
 
 
 def test_what_is_this_machine() -> None:
-    """Loopback is all of 127 and ::1, and the name for it."""
+    """Loopback is all of 127, however it is written, ::1, and the name for it."""
     hosts = (
         "127.0.0.1",
         "127.9.9.9",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
         "::1",
         "localhost",
         "0.0.0.0",
         "::",
         "gpu-1",
+        "127",
+        "127.1 x",
+        "127.1\n",
+        "",
         "127.example.org",
         "127.0.0.1.example.org",
     )
-    assert [safe.is_loopback(h) for h in hosts] == [True] * 4 + [False] * 5
+    assert [safe.is_loopback(h) for h in hosts] == [True] * 7 + [False] * 9
 
 
 def test_paths_of_the_user(desk: Desk) -> None:

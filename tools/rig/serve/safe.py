@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import shlex
+import socket
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -39,6 +40,13 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        pass
+    try:
+        # shorter forms are addresses as well (``inet_aton(3)``), 127.1 for one; what
+        # stands behind a blank would be passed over
+        short = "" if host.split() != [host] else host
+        return ipaddress.IPv4Address(socket.inet_aton(short)).is_loopback
+    except OSError:
         return host == "localhost"
 
 
