@@ -110,6 +110,24 @@ def test_the_last_one_counts() -> None:
     assert flags.read(FORK, ["--reasoning-parser"]).given[0].value == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "whole"),
+    [
+        ("--gpu_memory_utilization 0.5", "--gpu-memory-utilization 0.5"),
+        ("--gpu_memory_utilization=0.5", "--gpu-memory-utilization=0.5"),
+        ("--gpu_mem=0.5", "--gpu-memory-utilization=0.5"),
+        ("--speculative_config.a_b=c_d", "--speculative-config.a_b=c_d"),
+        ("--served_model_name a_b c_d", "--served-model-name a_b c_d"),
+        ("-O3", "-O3"),
+        ("-tp 2", "-tp 2"),
+    ],
+)
+def test_names_are_written_out(line: str, whole: str) -> None:
+    """An option has one name in a command, however it was typed; values stay."""
+    [given] = flags.read(FORK, line.split()).given
+    assert " ".join(given.words) == whole
+
+
 def test_variables_that_do_nothing() -> None:
     """Variables of older guides and typing errors are named, others pass."""
     names = {

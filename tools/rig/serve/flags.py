@@ -62,9 +62,10 @@ _HUMAN = re.compile(r"\d+(?:\.\d+)?[kmgt]|\d+[KMGT]|[+-]?\d+")
 class Given:
     """One option as typed; ``path`` is what stood behind a dot in its name.
 
-    ``words`` are what it was typed with, but an abbreviated name is written out: what
-    masks secrets goes by names, and with the next vLLM it may mean two options. The
-    words that were typed are ``count`` from the index ``at`` on.
+    ``words`` are what it was typed with, but an abbreviated name is written out, and one
+    with underscores with dashes: what masks secrets, or looks for an option in a command,
+    goes by names, and with the next vLLM a beginning may mean two options. The words
+    that were typed are ``count`` from the index ``at`` on.
     """
 
     option: Option
@@ -132,8 +133,9 @@ def read(parser: Parser, words: Sequence[str]) -> Read:
                 behind.append(words[at])
                 at += 1
         typed = tuple(words[start:at])
-        if flag not in option.flags and flag != "-O":
-            whole = next(name for name in option.flags if name.startswith(flag))
+        if flag != "-O":
+            fits = (name for name in option.flags if name.startswith(flag))
+            whole = flag if flag in option.flags else next(fits)
             typed = (whole + word[len(flag) :], *typed[1:])
             flag = whole
         taken = Given(option, tuple(behind), typed, flag, path, start, at - start)
