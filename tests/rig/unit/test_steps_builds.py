@@ -65,14 +65,23 @@ class TestList:
         assert rows[again["id"]]["same_as"] == last and rows[last]["same_as"] is None
         assert f"same as {last}" in play.out.getvalue()
 
-    def test_kept_and_switched_on(self, play: Series) -> None:
+    @pytest.mark.parametrize(
+        ("error", "result"),
+        [
+            (InUse(Path("/srv"), ALICE), "kept"),
+            (KeyboardInterrupt(), "interrupted"),
+        ],
+    )
+    def test_kept_and_switched_on(
+        self, play: Series, error: BaseException, result: str
+    ) -> None:
         """A build that waited for the switch is not said to wait once it is made."""
         play.build()
-        play.stage.breaks, play.stage.error = "guard", InUse(Path("/srv"), ALICE)
-        with pytest.raises(InUseError):
+        play.stage.breaks, play.stage.error = "guard", error
+        with pytest.raises((InUseError, KeyboardInterrupt)):
             play.build()
         play.stage.breaks = ""
-        assert sorted(r["result"] for r in self.rows(play)) == ["done", "kept"]
+        assert sorted(r["result"] for r in self.rows(play)) == ["done", result]
         again = play.again()
         waited = again["generation"]
         assert waited != again["id"] and play.active == waited

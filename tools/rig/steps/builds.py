@@ -154,7 +154,8 @@ def _row(
         return row
     seen = by.get(one.id)
     row["generation"] = one.to_json()
-    if row.get("result") == "kept" and (one.active or one.previous):
+    waited = row.get("result") in ("kept", "interrupted", "died")
+    if waited and (one.active or one.previous):
         # its record tells how its build ended, and it was switched on since
         row["result"] = "done"
     row["state"] = "active" if one.active else "previous" if one.previous else "kept"
