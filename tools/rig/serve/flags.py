@@ -62,10 +62,10 @@ _HUMAN = re.compile(r"\d+(?:\.\d+)?[kmgt]|\d+[KMGT]|[+-]?\d+")
 class Given:
     """One option as typed; ``path`` is what stood behind a dot in its name.
 
-    ``words`` are what it was typed with, but an abbreviated name is written out, and one
-    with underscores with dashes: what masks secrets, or looks for an option in a command,
-    goes by names, and with the next vLLM a beginning may mean two options. The words
-    that were typed are ``count`` from the index ``at`` on.
+    ``words`` are what it was typed with, but the name is written out, and with dashes:
+    what masks secrets, or looks for an option in a command, goes by names, and with the
+    next vLLM a beginning may mean two options. The words that were typed are ``count``
+    from the index ``at`` on.
     """
 
     option: Option
