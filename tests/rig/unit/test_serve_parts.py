@@ -152,13 +152,6 @@ def test_members_of_another_boot(tmp_path: Path) -> None:
     assert not members.api_alive(old, proc)
 
 
-def test_members_of_a_shared_session(tmp_path: Path) -> None:
-    """A server in somebody's own session has its recorded processes and no more."""
-    proc = a_machine(tmp_path)
-    shared = a_record(session=0, members=[(201, 130)])
-    assert [m.pid for m in members.of(shared, proc)] == [200, 201]
-
-
 def test_tell_only_who_is_meant() -> None:
     """A pid whose start time is another gets no signal, nor one that is gone."""
     gone = members.Member(4194303, 1, "api", "x", "S", 1)

@@ -71,15 +71,14 @@ def count(record: ServerRecord, key: str, probe_s: float) -> Seen:
     most = limit(probe_s > 0)
     start = time.monotonic()
     seen = Seen(None, None, 0.0, None, True)
-    busy = session_activity(record.session)[0] if record.session else 0
+    busy = session_activity(record.session)[0]
     _again(seen, record, most)
     if probe_s > 0:
         _probed(seen, record, key, probe_s)
     elif seen.first is not None:
         time.sleep(WINDOW_S)
         _again(seen, record, most)
-    if record.session:
-        seen.used_cpu = session_activity(record.session)[0] > busy
+    seen.used_cpu = session_activity(record.session)[0] > busy
     seen.seconds = time.monotonic() - start
     return seen
 

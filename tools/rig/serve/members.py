@@ -55,16 +55,14 @@ def of(record: ServerRecord, proc: Path = processes.PROC) -> list[Member]:
     """
     if record.boot_id != processes.boot_id(proc):
         return []
-    led = record.session > 1 and processes.alive(
-        record.session, record.session_ticks, proc
-    )
+    led = processes.alive(record.session, record.session_ticks, proc)
     known = set(record.members) | {(record.pid, record.start_ticks)}
     found = []
     for pid in processes.pids(proc):
         facts = processes.stat(pid, proc)
         if facts is None or not facts.running:
             continue
-        in_session = record.session > 1 and facts.session == record.session
+        in_session = facts.session == record.session
         ours = (pid, facts.start) in known or (
             in_session and (led or processes.variable(pid, TOKEN, proc) == record.token)
         )

@@ -41,8 +41,7 @@ class ServerRecord:
     pid, start_ticks
         The API server.
     session, session_ticks
-        The leader of its session, which is ours alone. 0: it shares somebody else's
-        session, and only the processes in `members` are its own.
+        The leader of its session, which is ours alone.
     boot_id
         Of the boot that all these numbers belong to.
     uid
