@@ -135,6 +135,19 @@ class TestClosed:
         result = look(fake, gpu_pids=lambda: {7})
         assert (result.suspects, result.unknown) == ((), 1)
 
+    def test_parts_of_its_server(self, fake: FakeProc, tmp_path: Path) -> None:
+        """Parts of a server run what the server runs; orphans may be ours."""
+        bin_folder = self.environment(tmp_path / "two")
+        self.closed(fake, 7, f"{bin_folder}/python")
+        self.closed(fake, 8, "VLLM::EngineCore", parent=7)
+        self.closed(fake, 9, "VLLM::Worker_TP0", parent=8)
+        self.closed(fake, 10, "VLLM::EngineCore", parent=1)
+        self.closed(fake, 11, "/srv/venvs/one/bin/python")
+        self.closed(fake, 12, "VLLM::EngineCore", parent=11)
+        result = look(fake, gpu_pids=lambda: {8, 9})
+        assert [user.pid for user in result.suspects] == [10, 11, 12]
+        assert result.unknown == 3
+
     def test_other_mounts(self, fake: FakeProc, tmp_path: Path) -> None:
         """Where it sees other mounts the same path proves nothing."""
         bin_folder = self.environment(tmp_path / "two")
@@ -184,12 +197,17 @@ class TestClosed:
 
     @staticmethod
     def closed(
-        fake: FakeProc, pid: int, program: str, rest: Sequence[str] = ("-m", "vllm.x")
+        fake: FakeProc,
+        pid: int,
+        program: str,
+        rest: Sequence[str] = ("-m", "vllm.x"),
+        parent: int = 1,
     ) -> None:
         """Add a process with our mounts that may not be looked into."""
-        words = [program, *rest]
+        # a title leaves no arguments behind it
+        words = [program] if program.startswith("VLLM::") else [program, *rest]
         line = mount_line("254:0", "/", "/")
-        fake.add(pid, readable=False, cmdline=words, mountinfo=[line])
+        fake.add(pid, readable=False, cmdline=words, mountinfo=[line], parent=parent)
 
     def test_gpu(self, fake: FakeProc) -> None:
         """Who holds a GPU and may not be looked into is a suspect."""

@@ -129,7 +129,7 @@ def arguments(
     if os.fsencode(words[0]).startswith((*names.typed_inside, home)):
         return f"was started as {words[0]}"
     if words[0].startswith(_SERVER_TITLE):
-        return "is a part of a vLLM server"
+        return "" if elsewhere else "is a part of a vLLM server"
     if not is_python(words[0]):
         return ""
     rest = script(words)
@@ -145,7 +145,8 @@ def elsewhere(pid: int, own: int, programs: Programs, proc: Path) -> bool:
 
     Its first argument must be the whole path of a Python whose folder we can see, in an
     environment and not in ours, and it must see the mounts that we see: else the same
-    path may lead elsewhere for it.
+    path may lead elsewhere for it. A part of a server, which has a title in place of
+    arguments, runs what its parent runs.
 
     Parameters
     ----------
@@ -154,12 +155,18 @@ def elsewhere(pid: int, own: int, programs: Programs, proc: Path) -> bool:
     programs
         Where our environment's programs are.
     """
+    started = pid
     words = processes.cmdline(pid, proc)
+    while words and words[0].startswith(_SERVER_TITLE):
+        facts = processes.stat(started, proc)
+        started = facts.parent if facts else 0
+        words = processes.cmdline(started, proc)
     if not words or not words[0].startswith("/") or not is_python(words[0]):
         return False
     try:
-        theirs = processes.read(f"{proc}/{pid}/mountinfo")
-        ours = processes.read(f"{proc}/{own}/mountinfo")
+        seen = {
+            processes.read(f"{proc}/{one}/mountinfo") for one in (pid, started, own)
+        }
     except OSError:
         return False
     folder = os.path.dirname(words[0])
@@ -167,7 +174,7 @@ def elsewhere(pid: int, own: int, programs: Programs, proc: Path) -> bool:
     # not abspath: what follows a link must be resolved by the kernel
     marked = os.path.isfile(f"{folder}/../pyvenv.cfg")
     known = where is not None and where not in (programs.bin, programs.linked)
-    return bool(theirs) and theirs == ours and known and marked
+    return len(seen) == 1 and b"" not in seen and known and marked
 
 
 def script(words: Sequence[str]) -> str:
