@@ -14,7 +14,7 @@ from invoke.program import Program
 sys.dont_write_bytecode = True
 
 from tools.rig.tasks import building, explaining, preparing, serving  # noqa: E402
-from tools.rig.tasks.frame import hear_interrupts, read_words  # noqa: E402
+from tools.rig.tasks.frame import hear_interrupts, need_values, read_words  # noqa: E402
 
 namespace = Collection(
     preparing.doctor,
@@ -43,7 +43,7 @@ namespace = Collection(
 )
 # Invoke reads this file before it parses the words behind its own options, and has no
 # other place to say the code of a usage error; a checker sees a method that is replaced
-_parse = hear_interrupts(read_words(Program.parse_tasks))
+_parse = hear_interrupts(need_values(read_words(Program.parse_tasks)))
 Program.parse_tasks = _parse  # type: ignore[method-assign, assignment]
 # a task's own signals and exit codes count, not those of Invoke's runner
 namespace.configure({"run": {"in_stream": False}, "tasks": {"auto_dash_names": True}})

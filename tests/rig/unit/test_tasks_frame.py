@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,21 @@ def test_file_that_was_cleaned_away(
     frame.do(lambda console: None)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Leave Ctrl-C as it is: the file of tasks, once read, changes what it does."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Typed(Program):
     """Invoke with our reading of the command line."""
 
-    parse_tasks = frame.read_words(Program.parse_tasks)
+    parse_tasks = frame.need_values(frame.read_words(Program.parse_tasks))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("words", "empty"),
     [

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import regex as re
+
+from tools.rig.base.errors import UsageError
 
 SHARED = frozenset({"source", "profile"})
 """Flags that say what a command is about: without them a hint is about others."""
@@ -81,6 +84,39 @@ def rest_as_flag(
     if "--" not in argv or not any(word in tasks for word in words):
         return words
     return [*words, f"{flag}={json.dumps(argv[argv.index('--') + 1 :])}"]
+
+
+def empty_options(tasks: Iterable[Any]) -> dict[str, list[str]]:
+    """Return the options that were given with nothing in them, by their task.
+
+    Parameters
+    ----------
+    tasks
+        What Invoke made of the command line: each has a name and its arguments.
+    """
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        for one in task.args.values():
+            listed = one.value if isinstance(one.value, list) else ()
+            if one.raw_value == "" or "" in listed:
+                found.setdefault(str(task.name), []).append(f"--{one.names[0]}")
+    return found
+
+
+def refuse_empty(empty: Mapping[str, Sequence[str]]) -> NoReturn:
+    """Refuse options that were given with nothing in them.
+
+    Raises
+    ------
+    UsageError
+        Always.
+    """
+    task, names = next(iter(empty.items()))
+    raise UsageError(
+        f"{task}: nothing is given for {' and '.join(dict.fromkeys(names))}",
+        usual="A variable that is not set, perhaps.",
+        hint=f"invoke --help {task}",
+    )
 
 
 def hint(line: str, runner: str, flags: Mapping[str, str]) -> str:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from invoke.exceptions import Exit, ParseError
-from invoke.parser.context import ParserContext
 from invoke.program import Program
 from invoke.tasks import task as invoke_task
 
@@ -61,12 +60,10 @@ def do(body: Callable[[Any], Any], as_json: bool = False) -> None:
 
 
 def read_words(parse: Callable[[Program], None]) -> Callable[[Program], None]:
-    """Return Invoke's reading of the command line, mended in three ways.
+    """Return Invoke's reading of the command line, mended in two ways.
 
-    Lists of words behind a task, which Invoke does not have, become flags; an unknown
-    task or flag ends with 2, the code for wrong usage, where Invoke says 1; and so does
-    an option whose value is empty, as with a variable of a script that is not set:
-    tasks could not tell it from one that was not given.
+    Lists of words behind a task, which Invoke does not have, become flags; and an
+    unknown task or flag ends with 2, the code for wrong usage, where Invoke says 1.
     """
 
     def parse_tasks(program: Program) -> None:
@@ -86,8 +83,24 @@ def read_words(parse: Callable[[Program], None]) -> Callable[[Program], None]:
                 message += f", or invoke --help {exc.context.name}"
             _note("2")
             raise Exit(message, code=2) from exc
-        for context in program.tasks:
-            _need_values(context)
+
+    return parse_tasks
+
+
+def need_values(parse: Callable[[Program], None]) -> Callable[[Program], None]:
+    """Return a reading of the command line that ends with 2 where an option is empty.
+
+    As with a variable of a script that is not set: a task could not tell it from an
+    option that was not given.
+    """
+
+    def parse_tasks(program: Program) -> None:
+        from tools.rig.base import typed
+
+        parse(program)
+        empty = typed.empty_options(program.tasks)
+        if empty:
+            do(lambda console: typed.refuse_empty(empty), "--json" in program.argv)
 
     return parse_tasks
 
@@ -129,30 +142,6 @@ def _interrupted(signum: int, frame: object) -> None:
         with contextlib.suppress(OSError):
             os.write(2, b"error: interrupted\n")
     raise SystemExit(_INTERRUPTED)
-
-
-def _need_values(context: ParserContext) -> None:
-    """End with 2 where an option of a task was given without anything in it."""
-    from tools.rig.base.errors import UsageError
-
-    given = context.args.values()
-    empty = [arg for arg in given if arg.raw_value == "" or _holds_nothing(arg.value)]
-
-    def refuse(console: Any) -> None:
-        names = dict.fromkeys(f"--{arg.names[0]}" for arg in empty)
-        raise UsageError(
-            f"{context.name}: nothing is given for {' and '.join(names)}",
-            usual="A variable that is not set, perhaps.",
-            hint=f"invoke --help {context.name}",
-        )
-
-    if empty:
-        as_json = any(arg.name == "json" and arg.value is True for arg in given)
-        do(refuse, as_json)
-
-
-def _holds_nothing(value: Any) -> bool:
-    return isinstance(value, list) and "" in value
 
 
 def _note(word: str) -> None:
