@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: Copyright contributors to the vLLM project
-"""What holds for every test below tests/rig/unit: no real process, no real home.
+"""What holds for every test: signals do what they do in a terminal.
 
-A unit test that starts a process by accident depends on this machine without saying so.
-Here such a start fails the test, even where the code under test swallows the error.
-Tests in other folders are left alone.
+Below tests/rig/unit also: no real process, no real home. A unit test that starts a
+process by accident depends on this machine without saying so. Here such a start fails
+the test, even where the code under test swallows the error.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,22 @@ _SCRUBBED = frozenset(
     ]
 )
 _STARTERS = ("system", "fork", "forkpty", "posix_spawn", "posix_spawnp")
+
+
+def pytest_configure() -> None:
+    """Let signals do what they do in a terminal, however the tests were started.
+
+    ``nohup`` and a script's ``&`` have them ignored, and whatever tests start inherits
+    that: nothing could be hung up or interrupted.
+    """
+    usual = {
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGQUIT: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
+    for number, action in usual.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, action)
 
 
 class RealProcess(AssertionError):
