@@ -108,7 +108,8 @@ class TestHolders:
             with BuildLock(venv, checkout, "next", console=Console(out)) as lock:
                 assert lock.taken_over is not None
                 assert lock.taken_over.pid == pid
-                assert lease.holder_at(checkout).pid == os.getpid()  # type: ignore[union-attr]  # None fails too
+                holder = lease.holder_at(checkout)
+                assert holder is not None and holder.pid == os.getpid()
         assert f"PID {pid}" in out.getvalue()
 
     def test_given_back(self, base: Path) -> None:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,8 +54,8 @@ def start() -> Iterator[Start]:
     """Give a function that starts a program and returns its pid when it is ready."""
     running: list[subprocess.Popen[str]] = []
 
-    def go(argv: Sequence[str | Path], **options: object) -> int:
-        proc = subprocess.Popen(  # type: ignore[call-overload]  # options are varied
+    def go(argv: Sequence[str | Path], **options: Any) -> int:
+        proc = subprocess.Popen(
             [os.fspath(a) for a in argv],
             stdout=subprocess.PIPE,
             stdin=subprocess.PIPE,

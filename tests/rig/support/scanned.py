@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ CHECKOUT = Path("/srv/src/fork")
 DEVICE = b"fe:00"
 
 
-def targets(**changes: object) -> Targets:
+def targets(**changes: Any) -> Targets:
     """Return an environment and a checkout with one library each."""
     one = FileFact(b"/srv/venvs/one/lib/one.so", 1, (1, 501))
     linked = FileFact(b"/srv/venvs/one/lib/linked.so", 3, (1, 502))
@@ -33,7 +34,7 @@ def targets(**changes: object) -> Targets:
         venv_place=Place("254:0", b"/srv/venvs/one"),
         checkout_place=Place("254:0", b"/srv/src/fork"),
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]  # names are checked by replace
+    return replace(plain, **changes)
 
 
 @pytest.fixture
@@ -45,15 +46,13 @@ def fake(tmp_path: Path) -> FakeProc:
     return tree
 
 
-def look(
-    fake: FakeProc, wanted: Targets | None = None, **options: object
-) -> ScanResult:
+def look(fake: FakeProc, wanted: Targets | None = None, **options: Any) -> ScanResult:
     """Scan the tree as its process `own`."""
     return scan(
         wanted or targets(),
         proc=fake.root,
         self_pid=fake.own,
-        **options,  # type: ignore[arg-type]  # passed through
+        **options,
     )
 
 

@@ -127,7 +127,7 @@ class Tty(io.StringIO):
         self._encoding = encoding
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # read-only here
+    def encoding(self) -> str:  # type: ignore[override]  # the base has a plain attribute
         """What was chosen."""
         return self._encoding
 

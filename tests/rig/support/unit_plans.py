@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tools.rig.serve.plan import ServePlan
 from tools.rig.serve.routers import backend
+from tools.rig.serve.units import Launcher, Wish
 
 HOSTILE = "mö del $HOME %h \"q\" 'a' \\x ;"
 """A name with everything in it that some file format treats specially."""
@@ -41,3 +42,11 @@ ONE = backend.of_plan(PLAN)
 TWO = replace(ONE, port=8001)
 OTHER = replace(TWO, name="other", served_name="other")
 """The same as a server behind a router, one like it at another port, and another."""
+
+START = Launcher(("/opt/python", "-m", "invoke"), Path("/opt/checkout"))
+TASKS = "/opt/python -m invoke"
+"""How a unit of that server calls the tasks, and that as it is typed."""
+
+ROOT = Path("/srv/state")
+WISH = Wish(PLAN, START, ("--model", "/srv/models/qwen", "--tp", "2"), ROOT, "llm")
+"""A unit of that server."""

@@ -23,8 +23,8 @@ from tools.rig.steps.linked import Linked
 def test_in_use(desk: Desk, free: bool) -> None:
     """Exit code 4 says that somebody uses it."""
     found = ScanResult((), (), 0, (), 0.1)
-    holder = None if free else "somebody"
-    report = Report("/venv", None, found, holder, None)  # type: ignore[arg-type]  # any holder
+    holder: Any = None if free else "somebody"
+    report = Report("/venv", None, found, holder, None)
     desk.put(in_use, "in_use", report)
     got = commands.in_use(desk.console)
     assert got.exit_code == (0 if free else 4)
@@ -43,9 +43,9 @@ def test_in_use_of_a_wheel(desk: Desk) -> None:
         console: Any, place: Path, checkout: Path, *, only_if_used: bool
     ) -> Report:
         asked.append((place, checkout, only_if_used))
-        holder = "somebody" if place == other else None
+        holder: Any = "somebody" if place == other else None
         found = ScanResult((), (), 0, (), 0.1)
-        return Report(str(place), None, found, holder, None)  # type: ignore[arg-type]  # any holder
+        return Report(str(place), None, found, holder, None)
 
     desk.put(in_use, "in_use", look)
     own = desk.at.environment

@@ -24,6 +24,18 @@ from tools.rig.steps import commands, toolkit, verify
 from tools.rig.steps.linked import Linked
 
 
+def watched(desk: Desk) -> dict[str, Any]:
+    """Let verify find all well; return what it will have been asked."""
+    asked: dict[str, Any] = {}
+
+    def look(console: Any, **what: Any) -> Any:
+        asked.update(what)
+        return fakescene.report("ok")
+
+    desk.put(verify, "verify", look)
+    return asked
+
+
 class TestVerify:
     """``verify``."""
 
@@ -65,13 +77,7 @@ class TestVerify:
         run.update(environment=str(other), profile="v100-cu128")
         desk.linked[HERE] = Linked(other, HERE)
         desk.put(toolkit, "plan", chosen())
-        asked: dict[str, Any] = {}
-
-        def look(console: Any, **what: Any) -> Any:
-            asked.update(what)
-            return fakescene.report("ok")
-
-        desk.put(verify, "verify", look)
+        asked = watched(desk)
         assert commands.verify(desk.console).exit_code == 0
         if taken:
             assert asked["python"] == other / "bin" / "python"
@@ -94,13 +100,7 @@ class TestVerify:
             return chosen(toolkit=KIT if root == desk.at.root else None)
 
         desk.put(toolkit, "plan", plan)
-        asked: dict[str, Any] = {}
-
-        def look(console: Any, **what: Any) -> Any:
-            asked.update(what)
-            return fakescene.report("ok")
-
-        desk.put(verify, "verify", look)
+        asked = watched(desk)
         assert commands.verify(desk.console).exit_code == 0
         assert asked["python"] == other / "bin" / "python"
         assert asked["profile"] is desk.at.profile

@@ -8,6 +8,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -230,7 +231,7 @@ class TestRemove:
             generations.remove(town.root, PLACE, "1")
 
 
-def of(number: int, **more: bool | int) -> Generation:
+def of(number: int, **more: Any) -> Generation:
     """Return a generation of one GB."""
     base = Generation(
         f"{number}",
@@ -239,7 +240,7 @@ def of(number: int, **more: bool | int) -> Generation:
         verified=True,
         own_bytes=10**9,
     )
-    return replace(base, **more)  # type: ignore[arg-type] # flags and sizes by name
+    return replace(base, **more)
 
 
 class TestPrune:

@@ -4,39 +4,25 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import statistics
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import pytest
-
+from benchmarks.rig import measured
 from tools.rig.builds.meter import Peaks
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.fixture(scope="module")
-def measured() -> ModuleType:
-    """Return the script that makes the tables."""
-    file = ROOT / "benchmarks" / "rig" / "measured.py"
-    spec = importlib.util.spec_from_file_location("measured", file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_made_from_the_records(measured: ModuleType) -> None:
+def test_the_page_is_made_from_the_records() -> None:
     """Nobody edits a figure by hand: making the tables anew changes nothing."""
     text = measured.PAGE.read_text(encoding="utf-8")
     assert measured.page(text) == text
     assert "<!-- record " in text
 
 
-def test_cubins_are_counted_by_library_and_card(measured: ModuleType) -> None:
+def test_cubins_are_counted_by_library_and_card() -> None:
     """The listing of cuobjdump is read as it prints it."""
     listing = (
         "== a/_C.so\nELF file    1: _C.1.sm_70.cubin\nELF file    2: _C.2.sm_70.cubin\n"
@@ -48,7 +34,7 @@ def test_cubins_are_counted_by_library_and_card(measured: ModuleType) -> None:
     }
 
 
-def test_no_path_of_the_machine_is_kept(measured: ModuleType) -> None:
+def test_no_path_of_the_machine_is_kept() -> None:
     """What is published names toolkit and compiler, not where they lie."""
     record = {name: [] for name in measured._KEPT}
     record |= {
@@ -67,7 +53,7 @@ def test_no_path_of_the_machine_is_kept(measured: ModuleType) -> None:
     assert kept["libraries"] == [{"name": "a.so", "size": 1}]
 
 
-def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
+def test_an_interrupted_build_is_one_record() -> None:
     """Times add up; memory is that of the run in which the object was compiled."""
 
     def run(seconds: float, process: int, total: int, **held: int) -> dict[str, Any]:
@@ -91,7 +77,7 @@ def test_an_interrupted_build_is_one_record(measured: ModuleType) -> None:
     assert measured._sittings({"sittings": [3]}) == ""
 
 
-def test_a_record_of_today(measured: ModuleType) -> None:
+def test_a_record_of_today() -> None:
     """Peaks stand beside the objects; ninja starts more than compile at once."""
 
     def run(**held: int | None) -> dict[str, Any]:
@@ -110,7 +96,7 @@ def test_a_record_of_today(measured: ModuleType) -> None:
     assert measured.keep(made, "a machine")["jobs"] == 2
 
 
-def test_memory_over_time(measured: ModuleType) -> None:
+def test_memory_over_time() -> None:
     """What the page says of the mean memory of a compile is what the record holds."""
     file = measured.RECORDS / "fork-memory.json"
     compiles = json.loads(file.read_text(encoding="utf-8"))["compiles"]

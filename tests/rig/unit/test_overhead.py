@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from benchmarks.rig import overhead
+
 ROOT = Path(__file__).resolve().parents[3]
-NEW = "/root/generations/p/{build}"
+NEW = "/state/generations/p/{build}"
 PLAN: dict[str, Any] = {
     "generation": NEW,
     "env": {"MAX_JOBS": "9", "PYTORCH_NVCC": "/rig-admit", "RIG_CACHE": "/ccache"},
@@ -20,7 +20,7 @@ PLAN: dict[str, Any] = {
         {"argv": ["/uv", "pip", "install", "--python", "/bench/bin/python", "-r", "x"]},
         {
             "argv": ["/uv", "build", "--wheel", "--python", "/bench/bin/python"]
-            + ["--out-dir", "/root/artifacts/{build}", "/c"]
+            + ["--out-dir", "/state/artifacts/{build}", "/c"]
         },
         {"argv": ["/uv", "--python", f"{NEW}/bin/python", "-r", "{requirements}"]},
         {"argv": ["/uv", "--python", f"{NEW}/bin/python", "--no-deps", "{wheel}"]},
@@ -28,18 +28,7 @@ PLAN: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def overhead() -> ModuleType:
-    """Return the script."""
-    file = ROOT / "benchmarks" / "rig" / "overhead.py"
-    spec = importlib.util.spec_from_file_location("overhead", file)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_commands(overhead: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each open place is filled, and nothing goes into the suite's own folders."""
     typed: list[list[str]] = []
 
@@ -58,7 +47,7 @@ def test_commands(overhead: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None
     assert not [word for words in typed for word in words if "{" in word]
 
 
-def test_variables(overhead: ModuleType) -> None:
+def test_variables() -> None:
     """By hand, no compile asks our admission for room."""
     env = overhead.by_hand({"HOME": "/h", "MAX_JOBS": "1"}, PLAN)
     assert env == {"HOME": "/h", "MAX_JOBS": "9"}
